@@ -1,0 +1,114 @@
+//! Routes, limits and the accept loop.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use subagent_runtime::Runtime;
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::handlers::{self, Shared};
+
+/// Most connections at once; further ones wait in the socket's backlog.
+const CONNECTIONS: usize = 1_024;
+/// How long open requests may take once the server is told to stop.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+/// How long a client may take to send the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Ways into the daemon that are no matter of the runtime.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// Orders a shutdown.
+    pub shutdown: mpsc::Sender<ShutdownRequest>,
+}
+
+/// Asks the daemon to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShutdownRequest {
+    /// Stop the children as well, within this many milliseconds. Without it they run on and the next daemon adopts
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_children_within_ms: Option<u64>,
+}
+
+/// The routes.
+pub fn router(runtime: Arc<dyn Runtime>, admin: Admin) -> Router {
+    Router::new()
+        .route("/v1/subagents", post(handlers::spawn).get(handlers::list))
+        .route("/v1/subagents/{id}", get(handlers::show))
+        .route("/v1/subagents/{id}/runs", get(handlers::runs))
+        .route("/v1/subagents/{id}/result", get(handlers::result))
+        .route("/v1/subagents/{id}/wait", post(handlers::wait))
+        .route("/v1/subagents/{id}/stop", post(handlers::stop))
+        .route("/v1/subagents/{id}/transcript", get(handlers::transcript))
+        .route("/v1/inbox", get(handlers::inbox))
+        .route("/v1/inbox/ack", post(handlers::acknowledge))
+        .route("/v1/events", get(handlers::events))
+        .route("/v1/health", get(handlers::health))
+        .route("/v1/shutdown", post(handlers::shutdown))
+        .route("/openapi.json", get(handlers::openapi))
+        .fallback(handlers::no_such_route)
+        .layer(DefaultBodyLimit::max(crate::LARGEST_BODY))
+        .with_state(Arc::new(Shared { runtime, admin }))
+}
+
+/// Serves until `stop` fires; open requests then get a bounded time.
+pub async fn serve(
+    runtime: Arc<dyn Runtime>,
+    admin: Admin,
+    listener: UnixListener,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let router = router(runtime, admin);
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = TaskTracker::new();
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
+        let stream = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of descriptors, or a client that left at once: neither ends the daemon.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+        };
+        let (router, stop) = (router.clone(), stop.clone());
+        connections.spawn(async move {
+            let _place = place;
+            let mut builder = hyper::server::conn::http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).half_close(true);
+            let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+            tokio::pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = stop.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended badly");
+            }
+        });
+    }
+    connections.close();
+    let _ = tokio::time::timeout(LAST_REQUESTS, connections.wait()).await;
+    Ok(())
+}

@@ -1,0 +1,2 @@
+//! The `subagent` command: wiring of daemon, client and command line.
+fn main() {}

@@ -1,0 +1,84 @@
+//! Which effects a state still asks for. Derived from the stored state every time, never remembered: recovery after a
+//! crash is the same computation as any other step.
+
+use subagent_model::{ActivityOn, AttemptNumber, QueueReason, Timestamp};
+
+use crate::run::{Delivery, Phase, Subagent};
+
+/// An effect that the state still owes. Carrying one out twice must do no harm.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Need {
+    /// A slot, not before a time.
+    Slot {
+        /// Not before.
+        not_before: Option<Timestamp>,
+    },
+    /// The attempt must have a process, or be told to have failed.
+    Launch {
+        /// The attempt.
+        attempt: AttemptNumber,
+    },
+    /// The attempt's process must be watched until it ends.
+    Watch {
+        /// The attempt.
+        attempt: AttemptNumber,
+    },
+    /// The attempt's process tree must end, or be told never to have been.
+    Kill {
+        /// The attempt.
+        attempt: AttemptNumber,
+    },
+    /// The children must be looked at: once none is live, the run ends.
+    Children,
+    /// The requester must be told.
+    Deliver,
+    /// A carrier's claim has run out.
+    ReturnClaim {
+        /// Whose.
+        carrier: String,
+    },
+    /// The lease has run out: somebody must take the attempt over.
+    Reclaim {
+        /// The attempt.
+        attempt: AttemptNumber,
+    },
+}
+
+/// What `state` needs at `now`.
+pub fn needs(state: &Subagent, now: Timestamp) -> Vec<Need> {
+    let mut needs = Vec::new();
+    if let Some(hold) = state.hold()
+        && hold.lease_until <= now
+    {
+        needs.push(Need::Reclaim { attempt: hold.attempt });
+        return needs;
+    }
+    match &state.run.phase {
+        Phase::Queued { reason, .. } => needs.push(Need::Slot {
+            not_before: match reason {
+                QueueReason::Capacity => None,
+                QueueReason::Retry { at } => Some(*at).filter(|at| *at > now),
+            },
+        }),
+        Phase::Starting { hold } => needs.push(Need::Launch { attempt: hold.attempt }),
+        Phase::Running { hold, .. } => needs.push(Need::Watch { attempt: hold.attempt }),
+        Phase::Waiting { hold, on, held, .. } => {
+            if let Some(hold) = hold {
+                needs.push(Need::Watch { attempt: hold.attempt });
+            }
+            if held.is_some() && *on == ActivityOn::Children {
+                needs.push(Need::Children);
+            }
+        }
+        Phase::Stopping { hold, .. } => needs.push(Need::Kill { attempt: hold.attempt }),
+        Phase::Ended(_) => {}
+    }
+    match &state.run.delivery {
+        Delivery::Owed { claim: None, .. } => needs.push(Need::Deliver),
+        Delivery::Owed { claim: Some(claim), .. } if claim.until <= now => {
+            needs.push(Need::ReturnClaim { carrier: claim.carrier.clone() });
+        }
+        _ => {}
+    }
+    needs
+}

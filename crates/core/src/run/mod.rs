@@ -1,0 +1,16 @@
+//! The run machine: one subagent, its current run, and the only rules by which it changes.
+//!
+//! `decide` says which facts a command leads to, `apply` folds a fact into the state, `needs` (in [`crate::need`])
+//! says which effects the state still asks for. All three are pure and total: an illegal command is a typed
+//! [`Refusal`], an illegal fact a typed [`IllegalEvent`]. What belongs to several subagents (slots, limits, trees)
+//! lives in the sibling modules.
+
+mod apply;
+mod command;
+mod decide;
+mod state;
+
+pub use apply::{IllegalEvent, born, fold};
+pub use command::{Birth, Command, Refusal};
+pub use decide::{accept, decide};
+pub use state::{Delivery, DeliveryClaim, Ended, Hold, Phase, Run, Subagent};

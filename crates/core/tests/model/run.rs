@@ -1,0 +1,801 @@
+//! One run on one or two nodes: claims, leases, stale reads, shims with watchdogs, exit records, crashes, stops.
+//!
+//! | Invariant | Predicate |
+//! |---|---|
+//! | 1 | `ONLY_THE_LIVE_ATTEMPT`, `ONE_PROCESS` |
+//! | 2 | `AN_END_IS_FINAL` |
+//! | 3 | `STOP_WINS`, `LATE_TEXT_IS_KEPT` |
+//! | 4 | `NEVER_RUN_AGAIN`, `NEVER_LOST`, `LOST_IS_NOT_GUESSED` |
+//! | 5 | `A_STOP_ENDS` (liveness, without the agent's help and without waiting for a lease), `NO_LATE_START` |
+//! | 6 | `A_RECORD_FIRST`, `ORPHANS_ARE_REAPED` (liveness) |
+//! | 12 | all of them: daemons crash, and machines are lost, at every point |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use subagent_core::lease::{Lease, Watchdog};
+use subagent_core::need::{Need, needs};
+use subagent_core::recover::{Found, Plan, Step, plan};
+use subagent_core::run::{Command, Phase, Subagent, decide};
+use subagent_model::{
+    AttemptNumber, Cause, ErrorCode, Mark, Mode, NodeId, Outcome, Status, Timestamp,
+};
+
+use super::explore::{Move, World, must_break, must_hold};
+use crate::common::{at, completed, failed, owner, queued, text};
+
+const ONLY_THE_LIVE_ATTEMPT: &str = "1: only the live attempt changes the record";
+const ONE_PROCESS: &str = "1: at most one process of the run lives";
+const AN_END_IS_FINAL: &str = "2: an ended run never changes";
+const STOP_WINS: &str = "3: an accepted stop ends as stopped, at the time of the first stop";
+const LATE_TEXT_IS_KEPT: &str = "3: what comes after the stop is kept and marked partial";
+const NEVER_RUN_AGAIN: &str = "4: finished work is never run again";
+const NEVER_LOST: &str = "4: finished work is not lost to the crash of a daemon";
+const LOST_IS_NOT_GUESSED: &str = "4: lost is said only when nothing is left of the attempt";
+const A_STOP_ENDS: &str = "5: an accepted stop ends the run without waiting for the agent or a lease";
+const NO_LATE_START: &str = "5: no process of a run starts after its end";
+const A_RECORD_FIRST: &str = "6: a record names the attempt before its process exists";
+const ORPHANS_ARE_REAPED: &str = "6: a process whose attempt is not the live one is reaped";
+const FACTS_APPLY: &str = "11: every decided fact applies";
+
+/// Ticks are seconds.
+const LEASE_TICKS: u64 = 3;
+const MAX_ATTEMPTS: u32 = 3;
+
+/// A rule that is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mutant {
+    /// Facts are taken from any attempt.
+    NoFence,
+    /// A late end counts too.
+    SecondEndCounts,
+    /// What the child brings after a stop decides.
+    NoStopGuard,
+    /// A later stop replaces the first.
+    LaterStopMoves,
+    /// A reclaim of a run that is being stopped starts it again.
+    ReclaimForgetsStop,
+    /// So does a failed start.
+    RequeueForgetsStop,
+    /// Late text is dropped.
+    LateTextDropped,
+    /// The shim lets the child live when its daemon is silent.
+    NoWatchdog,
+    /// The watchdog gets a whole lease, however old the record is that was read.
+    WatchdogIgnoresReadAge,
+    /// The watchdog is extended before the lease is.
+    WatchdogBeforeStore,
+    /// The end of the child is known to the daemon's memory only.
+    NoExitRecord,
+    /// An expired lease is reclaimed though the node's own exit record is there.
+    ReclaimBeforeReport,
+    /// A start that was handed to a shim is taken for one that never was.
+    LaunchMarkIgnored,
+    /// Recovery plans over runs that other nodes hold.
+    PlanForeign,
+    /// The order to kill is given once, when the stop comes, and lives in memory.
+    EdgeTriggered,
+    /// A stop can only end through the end of a process.
+    StopNeedsProcess,
+    /// A stopped run is ended while its launch is still underway.
+    LaunchOutlivesStop,
+    /// The process is made before the slot is taken.
+    SpawnBeforeClaim,
+    /// Processes that nobody needs are let be.
+    NoReap,
+}
+
+#[derive(Clone, Copy)]
+struct Rules {
+    nodes: usize,
+    mutant: Option<Mutant>,
+    /// Nodes stand still for any time, their clocks with them.
+    pauses: bool,
+    /// Only the predicates about the record: what holds even then.
+    record_only: bool,
+    /// Launches slip through after the end of their run: what reaping is for.
+    late_launches: bool,
+    /// The run may have to wait for children; it may be resumed once; the machine may be lost.
+    wide: bool,
+}
+
+const ONE_NODE: Rules = Rules { nodes: 1, mutant: None, pauses: false, record_only: false, late_launches: false, wide: true };
+const TWO_NODES: Rules = Rules { nodes: 2, wide: false, ..ONE_NODE };
+
+#[derive(Clone)]
+struct Node {
+    up: bool,
+    paused: bool,
+    view: Option<View>,
+    child: Option<Child>,
+    exit: Option<Exit>,
+    /// Attempts whose directory shows that a start was handed to a shim.
+    launched: BTreeSet<AttemptNumber>,
+    edge_kill: bool,
+}
+
+/// A record that was read a while ago and asks for a launch. Other reads lead to nothing, so they are left out.
+#[derive(Clone)]
+struct View {
+    record: Rc<Subagent>,
+    /// Ticks of the lease that are left, as this node's own clock sees it.
+    left: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Child {
+    attempt: AttemptNumber,
+    watchdog: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Exit {
+    attempt: AttemptNumber,
+    by_itself: bool,
+}
+
+#[derive(Clone)]
+struct RunWorld {
+    rules: Rules,
+    now: i64,
+    record: Rc<Subagent>,
+    nodes: [Node; 2],
+    first_stop: Option<Timestamp>,
+    finished: Option<AttemptNumber>,
+    machine_lost: bool,
+    broken: Option<&'static str>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    record: RecordKey,
+    nodes: [NodeKey; 2],
+    /// A stop was accepted, and whether the record still has the first.
+    stop: (bool, bool),
+    finished: Option<u32>,
+    machine_lost: bool,
+}
+
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct RecordKey {
+    run: u32,
+    status: Status,
+    starting: bool,
+    hold: Option<(u32, bool, u64)>,
+    last: u32,
+    attempts: usize,
+    seen: (bool, bool),
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct NodeKey {
+    up: bool,
+    paused: bool,
+    view: Option<(u32, u64)>,
+    child: Option<Child>,
+    exit: Option<Exit>,
+    launched: (bool, bool),
+    edge_kill: bool,
+}
+
+fn lease() -> Lease {
+    Lease::new(Duration::from_secs(LEASE_TICKS), Duration::from_secs(1)).unwrap()
+}
+
+fn name(node: usize) -> NodeId {
+    NodeId::from(["A", "B"][node])
+}
+
+fn ticks(watchdog: Watchdog) -> Option<u64> {
+    match watchdog {
+        Watchdog::After(left) => Some(left.as_secs()),
+        Watchdog::TooLate | Watchdog::Never => None,
+    }
+}
+
+impl RunWorld {
+    fn new(rules: Rules) -> Self {
+        let node = || Node {
+            up: true,
+            paused: false,
+            view: None,
+            child: None,
+            exit: None,
+            launched: BTreeSet::new(),
+            edge_kill: false,
+        };
+        Self {
+            rules,
+            now: 0,
+            record: Rc::new(queued(1, &owner(), Mode::Async, at(0))),
+            nodes: [node(), node()],
+            first_stop: None,
+            finished: None,
+            machine_lost: false,
+            broken: None,
+        }
+    }
+
+    fn is(&self, mutant: Mutant) -> bool {
+        self.rules.mutant == Some(mutant)
+    }
+
+    fn lease_left(&self) -> u64 {
+        self.record.hold().map_or(0, |hold| hold.lease_until.since(at(self.now)).as_secs())
+    }
+
+    fn owns(&self, node: usize) -> bool {
+        self.record.hold().is_some_and(|hold| hold.owner == name(node))
+    }
+
+    fn is_live(&self, node: usize, attempt: AttemptNumber) -> bool {
+        self.owns(node) && self.record.hold().is_some_and(|hold| hold.attempt == attempt)
+    }
+
+    /// What this node finds on its machine.
+    fn found(&self, node: usize) -> Plan {
+        let key = |attempt| self.record.key_of(attempt);
+        let here = &self.nodes[node];
+        let child = here.child.map(|child| (key(child.attempt), Found::Running));
+        let exit = here.exit.map(|exit| (key(exit.attempt), Found::Exited));
+        let found: BTreeMap<_, _> = exit.into_iter().chain(child).collect();
+        let launched = if self.is(Mutant::LaunchMarkIgnored) {
+            BTreeSet::new()
+        } else {
+            here.launched.iter().map(|attempt| key(*attempt)).collect()
+        };
+        // A node plans for the runs that it holds, and for no others.
+        let mine = self.owns(node) || self.is(Mutant::PlanForeign);
+        plan(mine.then_some(&*self.record), &found, &launched)
+    }
+
+    /// Decides a command and folds its facts in, as the writer of the store does. False when it is refused.
+    fn tell(&mut self, mut command: Command) -> bool {
+        let now = at(self.now);
+        let before = Rc::clone(&self.record);
+        let mut record = (*before).clone();
+        let spoke_for = attempt_of(&command).copied();
+        if self.is(Mutant::NoFence)
+            && let (Some(hold), Some(attempt)) = (record.hold(), attempt_of_mut(&mut command))
+        {
+            *attempt = hold.attempt;
+        }
+        self.drop_rule(&mut record, &command);
+        let Ok(facts) = decide(&record, &command, now) else { return false };
+        for fact in &facts {
+            if record.apply(now, fact).is_err() {
+                self.broken = Some(FACTS_APPLY);
+                return true;
+            }
+        }
+        if self.is(Mutant::LateTextDropped)
+            && let Phase::Ended(ended) = &mut record.run.phase
+            && self.first_stop.is_some()
+        {
+            ended.result = None;
+        }
+        self.record = Rc::new(record);
+        self.check_step(&before, &command, spoke_for);
+        true
+    }
+
+    /// Rules of `decide` that a mutant drops: the state is shown to it as if the rule's condition did not hold.
+    fn drop_rule(&self, record: &mut Subagent, command: &Command) {
+        let stopping = match &record.run.phase {
+            Phase::Stopping { hold, .. } => Some(hold.clone()),
+            _ => None,
+        };
+        let forgets = match command {
+            Command::Conclude { .. } => Some(Mutant::NoStopGuard),
+            Command::Stop { .. } => Some(Mutant::LaterStopMoves),
+            Command::Reclaim { .. } => Some(Mutant::ReclaimForgetsStop),
+            Command::Requeue { .. } => Some(Mutant::RequeueForgetsStop),
+            _ => None,
+        };
+        if let Some(hold) = stopping
+            && forgets.is_some_and(|forgets| self.is(forgets))
+        {
+            record.run.phase = Phase::Running { hold, since: at(self.now) };
+        }
+        if self.is(Mutant::SecondEndCounts)
+            && record.is_ended()
+            && let Command::Conclude { attempt, .. } = command
+        {
+            let lease_until = at(self.now);
+            let hold = subagent_core::run::Hold { attempt: *attempt, owner: name(0), lease_until };
+            record.run.phase = Phase::Running { hold, since: at(self.now) };
+        }
+    }
+
+    /// The predicates about a single step.
+    fn check_step(&mut self, before: &Subagent, command: &Command, spoke_for: Option<AttemptNumber>) {
+        let after = &self.record;
+        let changed = before.run != after.run;
+        if before.is_ended() && changed && !matches!(command, Command::Resume { .. }) {
+            self.broken = Some(AN_END_IS_FINAL);
+        } else if changed && spoke_for.is_some() && before.hold().map(|hold| hold.attempt) != spoke_for {
+            self.broken = Some(ONLY_THE_LIVE_ATTEMPT);
+        } else if let Phase::Ended(ended) = &after.run.phase
+            && !before.is_ended()
+        {
+            let gone = |node: &Node| {
+                node.child.is_none_or(|child| Some(child.attempt) != before.hold().map(|hold| hold.attempt))
+            };
+            if let Some(stop) = self.first_stop
+                && (!matches!(ended.outcome, Outcome::Stopped { .. }) || ended.completed_at != stop)
+            {
+                self.broken = Some(STOP_WINS);
+            } else if let (Command::Conclude { conclusion, .. }, Some(_)) = (command, self.first_stop)
+                && (conclusion.result != ended.result
+                    || ended.result.is_some() && !ended.marks.contains(&Mark::Partial))
+            {
+                self.broken = Some(LATE_TEXT_IS_KEPT);
+            } else if matches!(ended.outcome, Outcome::Lost { .. }) {
+                if !self.nodes.iter().all(gone) {
+                    self.broken = Some(LOST_IS_NOT_GUESSED);
+                } else if self.finished.is_some() && self.rules.nodes == 1 && !self.machine_lost {
+                    self.broken = Some(NEVER_LOST);
+                }
+            }
+        }
+    }
+
+    fn user_moves(&self, push: &mut impl FnMut(String, bool, Self)) {
+        if !self.record.is_ended() {
+            let mut to = self.clone();
+            if to.tell(Command::Stop { actor: "user:1000".into(), cause: Cause::Requested })
+                && to.first_stop.is_none()
+            {
+                to.first_stop = Some(at(self.now));
+                for (index, node) in to.nodes.iter_mut().enumerate() {
+                    node.edge_kill |= node.up && self.owns(index);
+                }
+            }
+            push("stop".into(), false, to);
+        }
+        if self.rules.wide && self.record.is_ended() && self.record.run.number.0 == 1 {
+            let mut to = self.clone();
+            to.tell(Command::Resume { prompt: text("go on"), requester: owner() });
+            (to.first_stop, to.finished, to.machine_lost) = (None, None, false);
+            push("resume".into(), false, to);
+        }
+        if needs(&self.record, at(self.now)).contains(&Need::Children) {
+            let mut to = self.clone();
+            to.tell(Command::ChildrenEnded);
+            push("children end".into(), false, to);
+        }
+    }
+
+    fn tick(&self) -> Self {
+        let mut to = self.clone();
+        to.now += 1;
+        for node in to.nodes.iter_mut().filter(|node| !node.paused) {
+            if let Some(view) = &mut node.view {
+                view.left = view.left.saturating_sub(1);
+            }
+            if let Some(child) = &mut node.child {
+                child.watchdog = child.watchdog.saturating_sub(1);
+                if child.watchdog == 0 && !self.is(Mutant::NoWatchdog) {
+                    node.exit = Some(Exit { attempt: child.attempt, by_itself: false });
+                    node.child = None;
+                }
+            }
+        }
+        to
+    }
+
+    fn crash(&self, node: usize) -> Self {
+        let mut to = self.clone();
+        let here = &mut to.nodes[node];
+        here.up = false;
+        here.view = None;
+        here.edge_kill = false;
+        if self.is(Mutant::NoExitRecord) {
+            here.exit = None;
+        }
+        to
+    }
+
+    /// What the machine does, whether a daemon is there or not.
+    fn machine_moves(&self, node: usize, push: &mut impl FnMut(String, bool, Self)) {
+        let n = name(node);
+        let here = &self.nodes[node];
+        if let Some(child) = here.child {
+            let mut to = self.clone();
+            to.nodes[node].child = None;
+            to.nodes[node].exit = Some(Exit { attempt: child.attempt, by_itself: true });
+            // An orphan's end is nobody's work.
+            if self.is_live(node, child.attempt) {
+                to.finished = Some(child.attempt);
+            }
+            push(format!("{n}: child {} ends", child.attempt), false, to);
+        }
+        if self.rules.wide && !self.machine_lost {
+            let mut to = self.crash(node);
+            to.machine_lost = true;
+            to.nodes[node].child = None;
+            push(format!("{n}: machine lost"), false, to.clone());
+            // The child had finished, and its exit record was not on the disk yet.
+            if let Some(child) = here.child.filter(|child| self.is_live(node, child.attempt)) {
+                to.finished = Some(child.attempt);
+                push(format!("{n}: machine lost as child {} ends", child.attempt), false, to);
+            }
+        }
+    }
+
+    /// Taking the run, and making its process.
+    fn start_moves(&self, node: usize, push: &mut impl FnMut(String, bool, Self)) {
+        let n = name(node);
+        let here = &self.nodes[node];
+        let lease_until = lease().until(at(self.now));
+        let mut to = self.clone();
+        if to.tell(Command::Claim { owner: n.clone(), lease_until }) {
+            push(format!("{n}: claim"), true, to);
+        }
+        // Of its own attempt a node knows more than that the lease ran out. It takes it over from itself only when
+        // it is certain that no work was begun.
+        let unbegun = self.found(node).steps.iter().any(|(_, step)| matches!(step, Step::Relaunch { .. }));
+        if !self.owns(node) || unbegun || self.is(Mutant::ReclaimBeforeReport) {
+            let mut to = self.clone();
+            if to.tell(Command::Reclaim { owner: n.clone(), lease_until, max_attempts: MAX_ATTEMPTS }) {
+                push(format!("{n}: reclaim"), true, to);
+            }
+        }
+        let asks = needs(&self.record, at(self.now));
+        let mut to = self.clone();
+        if self.owns(node) && asks.iter().any(|need| matches!(need, Need::Launch { .. })) {
+            to.nodes[node].view = Some(View { record: Rc::clone(&self.record), left: self.lease_left() });
+            push(format!("{n}: read"), true, to);
+        } else if self.is(Mutant::SpawnBeforeClaim) && !self.record.is_ended() && here.child.is_none() {
+            let attempt = self.record.last_attempt.next();
+            to.nodes[node].child = Some(Child { attempt, watchdog: LEASE_TICKS - 1 });
+            push(format!("{n}: spawn {attempt}"), true, to);
+        }
+        self.launch(node, push);
+    }
+
+    /// Acts on what was read.
+    fn launch(&self, node: usize, push: &mut impl FnMut(String, bool, Self)) {
+        let n = name(node);
+        let here = &self.nodes[node];
+        let Some(view) = &here.view else { return };
+        let Some(hold) = view.record.hold() else { return };
+        if here.child.is_some() || here.exit.is_some() || here.launched.contains(&hold.attempt) {
+            return;
+        }
+        // The node's own clock, which stood still while the node did.
+        let own_now = Timestamp::from_micros(
+            hold.lease_until.as_micros() - i64::try_from(view.left).unwrap() * 1_000_000,
+        );
+        let watchdog = if self.is(Mutant::WatchdogIgnoresReadAge) {
+            ticks(lease().watchdog(lease().until(own_now), own_now))
+        } else {
+            ticks(lease().watchdog(hold.lease_until, own_now))
+        };
+        let Some(watchdog) = watchdog else { return };
+        let mut to = self.clone();
+        to.nodes[node].launched.insert(hold.attempt);
+        let mut torn = to.crash(node);
+        torn.nodes[node].child = None;
+        push(format!("{n}: crash in the launch of {}", hold.attempt), false, torn);
+        to.nodes[node].view = None;
+        to.nodes[node].child = Some(Child { attempt: hold.attempt, watchdog });
+        let over = self.record.is_ended() || self.record.run.number != view.record.run.number;
+        if over && !self.rules.late_launches {
+            to.broken = Some(NO_LATE_START);
+        }
+        push(format!("{n}: spawn {}", hold.attempt), true, to);
+    }
+
+    /// Watching, renewing, killing and reaping a child.
+    fn child_moves(&self, node: usize, push: &mut impl FnMut(String, bool, Self)) {
+        let n = name(node);
+        let here = &self.nodes[node];
+        let Some(child) = here.child else { return };
+        let attempt = child.attempt;
+        if self.is_live(node, attempt) {
+            let mut to = self.clone();
+            if to.tell(Command::Started { attempt, process: None }) {
+                push(format!("{n}: saw {attempt} running"), true, to);
+            }
+            self.renew(node, child, push);
+        }
+        let ordered = if self.is(Mutant::EdgeTriggered) {
+            here.edge_kill
+        } else {
+            self.is_live(node, attempt) && needs(&self.record, at(self.now)).contains(&Need::Kill { attempt })
+        };
+        if ordered {
+            let mut to = self.clone();
+            to.nodes[node].child = None;
+            to.nodes[node].edge_kill = false;
+            to.nodes[node].exit = Some(Exit { attempt, by_itself: false });
+            push(format!("{n}: kill {attempt}"), true, to);
+        }
+        let orphans = self.found(node).reap;
+        if orphans.iter().any(|key| key.attempt == attempt) && !self.is(Mutant::NoReap) {
+            let mut to = self.clone();
+            to.nodes[node].child = None;
+            push(format!("{n}: reap {attempt}"), true, to);
+        }
+    }
+
+    /// The lease first, the watchdog afterwards, and a crash in between.
+    fn renew(&self, node: usize, child: Child, push: &mut impl FnMut(String, bool, Self)) {
+        let n = name(node);
+        let lease_until = lease().until(at(self.now));
+        let extended = ticks(lease().watchdog(lease_until, at(self.now))).unwrap();
+        let mut to = self.clone();
+        if to.tell(Command::Renew { attempt: child.attempt, lease_until }) {
+            push(format!("{n}: crash in the renewal"), false, to.crash(node));
+            to.nodes[node].child = Some(Child { watchdog: extended, ..child });
+            push(format!("{n}: renew"), true, to);
+        }
+        if self.is(Mutant::WatchdogBeforeStore) {
+            let mut to = self.crash(node);
+            to.nodes[node].child = Some(Child { watchdog: extended, ..child });
+            push(format!("{n}: crash in the renewal"), false, to);
+        }
+    }
+
+    /// What recovery and every later look at the run do about its end.
+    fn settle_moves(&self, node: usize, push: &mut impl FnMut(String, bool, Self)) {
+        let n = name(node);
+        let here = &self.nodes[node];
+        if let Some(Exit { attempt, by_itself }) = here.exit {
+            let stopping = matches!(self.record.run.phase, Phase::Stopping { .. });
+            let conclude = |children_live| Command::Conclude {
+                attempt,
+                conclusion: Box::new(if by_itself { completed("done") } else { failed(ErrorCode::Crashed) }),
+                children_live,
+            };
+            let requeue = Command::Requeue {
+                attempt,
+                reason: "the watchdog ended it".into(),
+                exit: None,
+                not_before: None,
+                max_attempts: MAX_ATTEMPTS,
+            };
+            let restarts = !by_itself && (!stopping || self.is(Mutant::RequeueForgetsStop));
+            let mut commands = vec![if restarts { requeue } else { conclude(false) }];
+            if by_itself && self.rules.wide {
+                commands.push(conclude(true));
+            }
+            for command in commands {
+                let mut to = self.clone();
+                if to.tell(command) {
+                    push(format!("{n}: crash after the report of {attempt}"), false, to.crash(node));
+                }
+                to.nodes[node].exit = None;
+                push(format!("{n}: report the exit of {attempt}"), true, to);
+            }
+        }
+        for (_, step) in self.found(node).steps {
+            let attempt = match step {
+                Step::FinishStop { attempt } if !self.is(Mutant::StopNeedsProcess) => attempt,
+                // While a launch is underway nothing is said about it.
+                Step::Lose { attempt } if here.view.is_none() => attempt,
+                _ => continue,
+            };
+            let mut to = self.clone();
+            // One daemon does both: it gives up its own launch before it says that there is none.
+            if !self.rules.late_launches && !self.is(Mutant::LaunchOutlivesStop) {
+                to.nodes[node].view = None;
+            }
+            if to.tell(Command::Gone { attempt, evidence: "nothing is left of it".into() }) {
+                push(format!("{n}: nothing is left of {attempt}"), true, to);
+            }
+        }
+    }
+}
+
+fn attempt_of(command: &Command) -> Option<&AttemptNumber> {
+    match command {
+        Command::Renew { attempt, .. }
+        | Command::Started { attempt, .. }
+        | Command::Progress { attempt, .. }
+        | Command::Conclude { attempt, .. }
+        | Command::Requeue { attempt, .. }
+        | Command::Gone { attempt, .. } => Some(attempt),
+        _ => None,
+    }
+}
+
+fn attempt_of_mut(command: &mut Command) -> Option<&mut AttemptNumber> {
+    match command {
+        Command::Renew { attempt, .. }
+        | Command::Started { attempt, .. }
+        | Command::Progress { attempt, .. }
+        | Command::Conclude { attempt, .. }
+        | Command::Requeue { attempt, .. }
+        | Command::Gone { attempt, .. } => Some(attempt),
+        _ => None,
+    }
+}
+
+impl World for RunWorld {
+    type Key = Key;
+
+    fn key(&self) -> Key {
+        let record = &self.record;
+        let live = record.hold().map(|hold| hold.attempt);
+        let seen = |facts: &subagent_model::AttemptFacts| facts.started_at.is_some();
+        let node = |node: &Node| {
+            let view = node.view.as_ref().and_then(|view| Some((view.record.hold()?.attempt, view.left)));
+            let launched = |attempt: Option<AttemptNumber>| {
+                attempt.is_some_and(|attempt| node.launched.contains(&attempt))
+            };
+            NodeKey {
+                up: node.up,
+                paused: node.paused,
+                launched: (launched(live), launched(view.map(|(attempt, _)| attempt))),
+                view: view.map(|(attempt, left)| (attempt.0, left)),
+                child: node.child,
+                exit: node.exit,
+                edge_kill: node.edge_kill,
+            }
+        };
+        Key {
+            record: RecordKey {
+                run: record.run.number.0,
+                status: record.status(),
+                starting: matches!(record.run.phase, Phase::Starting { .. }),
+                hold: record.hold().map(|hold| (hold.attempt.0, hold.owner == name(0), self.lease_left())),
+                last: record.last_attempt.0,
+                attempts: record.run.attempts.len(),
+                seen: (record.run.attempts.last().is_some_and(seen), record.run.attempts.iter().any(seen)),
+            },
+            nodes: [node(&self.nodes[0]), node(&self.nodes[1])],
+            stop: (
+                self.first_stop.is_some(),
+                match &record.run.phase {
+                    Phase::Stopping { stop, .. } => Some(stop.at) == self.first_stop,
+                    _ => true,
+                },
+            ),
+            finished: self.finished.map(|attempt| attempt.0),
+            machine_lost: self.machine_lost,
+        }
+    }
+
+    fn moves(&self) -> Vec<Move<Self>> {
+        if self.broken.is_some() {
+            // What the last step broke was looked at, or is not looked for.
+            return Self { broken: None, ..self.clone() }.moves();
+        }
+        let mut moves = vec![];
+        let mut push =
+            |label: String, sure: bool, to: Self| moves.push(Move { label, sure, to, breaks: None });
+        self.user_moves(&mut push);
+        push("tick".into(), false, self.tick());
+        for node in 0..self.rules.nodes {
+            let here = &self.nodes[node];
+            if self.rules.pauses {
+                let mut to = self.clone();
+                to.nodes[node].paused = !here.paused;
+                push(format!("{}: {}", name(node), if here.paused { "wake" } else { "pause" }), false, to);
+            }
+            if here.paused {
+                continue;
+            }
+            self.machine_moves(node, &mut push);
+            if here.up {
+                push(format!("{}: crash", name(node)), false, self.crash(node));
+                self.start_moves(node, &mut push);
+                self.child_moves(node, &mut push);
+                self.settle_moves(node, &mut push);
+            } else {
+                let mut to = self.clone();
+                to.nodes[node].up = true;
+                push(format!("{}: start", name(node)), true, to);
+            }
+        }
+        moves
+    }
+
+    fn breaks(&self) -> Option<&'static str> {
+        if self.broken.is_some() {
+            return self.broken;
+        }
+        let children = self.nodes.iter().filter_map(|node| node.child);
+        if children.clone().any(|child| child.attempt > self.record.last_attempt) {
+            return Some(A_RECORD_FIRST);
+        }
+        if !self.rules.record_only && children.count() > 1 {
+            return Some(ONE_PROCESS);
+        }
+        // Two nodes cannot know of each other's exit records: there the lease is all the protection.
+        if self.rules.nodes == 1 && !self.rules.late_launches && self.finished.is_some_and(|attempt| self.record.last_attempt > attempt) {
+            return Some(NEVER_RUN_AGAIN);
+        }
+        None
+    }
+
+    fn duties(&self) -> Vec<(&'static str, bool, bool)> {
+        if self.rules.pauses {
+            return vec![];
+        }
+        let childless = self.nodes.iter().all(|node| node.child.is_none());
+        let orphan = (0..self.rules.nodes)
+            .any(|node| self.nodes[node].child.is_some_and(|child| !self.is_live(node, child.attempt)));
+        vec![
+            (A_STOP_ENDS, self.first_stop.is_some(), self.record.is_ended() && childless),
+            (ORPHANS_ARE_REAPED, orphan, !orphan),
+        ]
+    }
+}
+
+fn mutant(mutant: Mutant, predicate: &str, rules: Rules) {
+    let rules = Rules { mutant: Some(mutant), ..rules };
+    must_break(&format!("{mutant:?}"), predicate, RunWorld::new(rules));
+}
+
+#[test]
+fn the_design_holds_on_one_node() {
+    must_hold("one node", RunWorld::new(ONE_NODE));
+}
+
+#[test]
+fn the_design_holds_on_two_nodes() {
+    must_hold("two nodes", RunWorld::new(TWO_NODES));
+}
+
+#[test]
+fn invariant_1_one_attempt_and_one_process() {
+    mutant(Mutant::NoFence, ONLY_THE_LIVE_ATTEMPT, TWO_NODES);
+    mutant(Mutant::NoWatchdog, ONE_PROCESS, TWO_NODES);
+    mutant(Mutant::WatchdogIgnoresReadAge, ONE_PROCESS, TWO_NODES);
+    mutant(Mutant::WatchdogBeforeStore, ONE_PROCESS, TWO_NODES);
+}
+
+#[test]
+fn invariant_2_an_end_is_final() {
+    mutant(Mutant::SecondEndCounts, AN_END_IS_FINAL, ONE_NODE);
+}
+
+#[test]
+fn invariant_3_stop_wins() {
+    mutant(Mutant::NoStopGuard, STOP_WINS, ONE_NODE);
+    mutant(Mutant::LaterStopMoves, STOP_WINS, ONE_NODE);
+    mutant(Mutant::ReclaimForgetsStop, STOP_WINS, TWO_NODES);
+    mutant(Mutant::RequeueForgetsStop, STOP_WINS, ONE_NODE);
+    mutant(Mutant::LateTextDropped, LATE_TEXT_IS_KEPT, ONE_NODE);
+}
+
+#[test]
+fn invariant_4_finished_work_is_kept() {
+    mutant(Mutant::NoExitRecord, NEVER_LOST, ONE_NODE);
+    mutant(Mutant::ReclaimBeforeReport, NEVER_RUN_AGAIN, ONE_NODE);
+    mutant(Mutant::LaunchMarkIgnored, NEVER_RUN_AGAIN, ONE_NODE);
+    mutant(Mutant::PlanForeign, LOST_IS_NOT_GUESSED, TWO_NODES);
+}
+
+#[test]
+fn invariant_5_a_stop_ends() {
+    mutant(Mutant::EdgeTriggered, A_STOP_ENDS, ONE_NODE);
+    mutant(Mutant::StopNeedsProcess, A_STOP_ENDS, ONE_NODE);
+    mutant(Mutant::LaunchOutlivesStop, NO_LATE_START, ONE_NODE);
+}
+
+#[test]
+fn invariant_6_no_process_is_unowned() {
+    mutant(Mutant::SpawnBeforeClaim, A_RECORD_FIRST, ONE_NODE);
+    let late = Rules { late_launches: true, ..ONE_NODE };
+    must_hold("one node, launches slip through", RunWorld::new(late));
+    mutant(Mutant::NoReap, ORPHANS_ARE_REAPED, late);
+}
+
+/// Nothing can keep two processes apart when a node stands still for longer than its lease, with its clock. What is
+/// written stays right even so. Long: run with `SUBAGENT_TEST_LONG=1`.
+#[test]
+fn unbounded_pauses_cost_exclusion_but_never_the_record() {
+    if std::env::var_os("SUBAGENT_TEST_LONG").is_none() {
+        return;
+    }
+    let pauses = Rules { pauses: true, ..TWO_NODES };
+    must_break("unbounded pauses", ONE_PROCESS, RunWorld::new(pauses));
+    let record_only = Rules { record_only: true, ..pauses };
+    must_hold("unbounded pauses, the record", RunWorld::new(record_only));
+    mutant(Mutant::NoFence, ONLY_THE_LIVE_ATTEMPT, record_only);
+}

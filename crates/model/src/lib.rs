@@ -1,0 +1,28 @@
+//! Words of `subagent`, on the wire and on disk: ids, specs, records, events, outcomes, error codes.
+//!
+//! Everything here is plain serialisable data with meaning and units; no decisions (those are in
+//! `subagent-core`), no IO, no clock, no randomness. A change here is a change of a public format: adding an
+//! optional field is minor, removing, renaming or narrowing is major.
+
+pub mod error;
+pub mod event;
+pub mod ids;
+pub mod outcome;
+pub mod process;
+pub mod record;
+pub mod request;
+pub mod spec;
+pub mod text;
+pub mod time;
+pub mod usage;
+
+pub use error::{ErrorCode, Problem};
+pub use event::{Event, EventKind};
+pub use ids::{AttemptKey, AttemptNumber, Cursor, Handle, NodeId, Requester, RunNumber, SubagentId};
+pub use outcome::{ActivityOn, AttemptFacts, Cause, Conclusion, ErrorInfo, ExitFacts, Limit, Mark, Outcome, Quality, QueueReason, Status, StopInfo};
+pub use process::{ExitRecord, ProcessIdentity};
+pub use record::{RunRecord, SubagentRecord};
+pub use spec::{ExecSpec, Mode, PromptVia, ResultFrom, SpawnSpec};
+pub use text::BoundedText;
+pub use time::Timestamp;
+pub use usage::Usage;

@@ -1,0 +1,22 @@
+//! What differs between operating systems, behind one set of names. Linux is the tested one.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod other_unix;
+mod spawn;
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{Exec, all_pids, boot_id, environ, owner, reap, signal_pinned, stat};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other_unix::{Exec, all_pids, boot_id, environ, owner, reap, signal_pinned, stat};
+pub(crate) use spawn::spawn;
+
+/// What is known about a process from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stat {
+    pub(crate) parent: u32,
+    pub(crate) start_time: u64,
+    /// A zombie or dead.
+    pub(crate) gone: bool,
+}

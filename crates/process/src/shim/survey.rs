@@ -1,0 +1,83 @@
+//! Finding the shims of an earlier daemon: all sockets at once, each with a bounded time.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use subagent_core::frame::control::ShimStatus;
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::handle::Shim;
+
+/// Longest time one shim may take to answer.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// A shim that lives, with its state and a handle to carry on. Saying hello took its control over from
+/// whoever had it.
+#[derive(Clone, Debug)]
+pub struct LiveShim {
+    /// The handle.
+    pub shim: Shim,
+    /// What it said about itself: attempt, state, exit record.
+    pub status: Arc<ShimStatus>,
+}
+
+/// All live shims with a socket in `sockets`, in no order. Sockets nobody listens on are removed. Shims
+/// that do not answer in time are left out, with a warning.
+///
+/// # Errors
+///
+/// The directory cannot be read. A missing one holds no shims.
+pub async fn survey(sockets: &Path) -> io::Result<Vec<LiveShim>> {
+    let entries = match std::fs::read_dir(sockets) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut asked = JoinSet::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "sock") {
+            asked.spawn(ask(path));
+        }
+    }
+    let mut found = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        if let Ok(Some(live)) = answer {
+            live.shim.remove_group_when_lost();
+            found.push(live);
+        }
+    }
+    Ok(found)
+}
+
+async fn ask(socket: PathBuf) -> Option<LiveShim> {
+    let stream = match timeout(ANSWER, UnixStream::connect(&socket)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // Its shim was killed; a shim that ends by itself removes its socket.
+            let _ = std::fs::remove_file(&socket);
+            return None;
+        }
+        Ok(Err(error)) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(%error, "cannot connect to a shim");
+            }
+            return None;
+        }
+        Err(_) => {
+            tracing::warn!("a shim does not accept connections");
+            return None;
+        }
+    };
+    match Shim::greet(stream, socket, ANSWER).await {
+        Ok((shim, status)) => Some(LiveShim { shim, status }),
+        Err(error) => {
+            tracing::warn!(%error, "a shim does not answer");
+            None
+        }
+    }
+}

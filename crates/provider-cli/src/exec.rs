@@ -1,0 +1,246 @@
+//! The provider `exec`: any program, arguments as a list, no shell. The prompt comes on standard input, as an argument or
+//! in a file; the result is the whole output, its last line, or a field of a JSON line.
+//!
+//! The class of an end comes from the exit status; text only supports it. An exit with code 0 is a good end whatever
+//! it printed; anything else is an error whatever it printed, with the output kept as partial.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use subagent_model::text::tail_at_boundary;
+use subagent_model::{
+    Conclusion, ErrorCode, ErrorInfo, ExecSpec, Limit, Mark, Outcome, Problem, PromptVia, Quality,
+    ResultFrom, SpawnSpec,
+};
+use subagent_provider::{
+    Capabilities, EndReason, Job, Launch, ProcessEnd, ProcessLaunch, Provider, Steering, StdinPlan, Verdict,
+    bound,
+};
+
+/// Longest prompt that may be an argument: Linux allows 128 KiB for a single one, its end mark included.
+const ARGUMENT_BYTES: u64 = 128 * 1024 - 1;
+
+/// Most bytes of the end of standard error that go into a diagnostic.
+const DETAIL_BYTES: usize = 2 * 1024;
+
+/// The file a prompt lies in with [`PromptVia::File`].
+const PROMPT_FILE: &str = "prompt.txt";
+
+/// Any program as a subagent.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Exec;
+
+impl Exec {
+    /// The provider's name.
+    pub const NAME: &str = "exec";
+}
+
+fn exec_of(spec: &SpawnSpec) -> Result<&ExecSpec, Problem> {
+    spec.exec.as_ref().ok_or_else(|| {
+        Problem::new(ErrorCode::InvalidRequest, "provider exec needs a program: `subagent run -p exec -- PROGRAM ARGS`")
+    })
+}
+
+impl Provider for Exec {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { steering: Steering::None, resume: false, adopt: true, model: false, usage: false }
+    }
+
+    fn check(&self, spec: &SpawnSpec) -> Result<(), Problem> {
+        let exec = exec_of(spec)?;
+        if spec.model.is_some() {
+            return Err(Problem::new(ErrorCode::NotCapable, "provider exec has no models to choose from"));
+        }
+        let nul = |text: &String| text.contains('\0');
+        if exec.program.is_empty() || nul(&exec.program) || exec.args.iter().any(nul) {
+            let message = "the program must have a name, and neither it nor an argument may hold a NUL byte";
+            return Err(Problem::new(ErrorCode::InvalidRequest, message));
+        }
+        if let ResultFrom::JsonField(pointer) = &exec.result
+            && !pointer.is_empty()
+            && !pointer.starts_with('/')
+        {
+            let message = format!("{pointer:?} is no JSON pointer: it must begin with a slash, such as /result");
+            return Err(Problem::new(ErrorCode::InvalidRequest, message));
+        }
+        if exec.prompt_via == PromptVia::Argument {
+            if spec.prompt.bytes > ARGUMENT_BYTES {
+                let message = format!("a prompt of {} bytes does not fit into an argument", spec.prompt.bytes);
+                return Err(
+                    Problem::new(ErrorCode::PromptTooLarge, message).with_numbers(ARGUMENT_BYTES, spec.prompt.bytes)
+                );
+            }
+            if spec.prompt.preview.contains('\0') {
+                return Err(Problem::new(ErrorCode::InvalidRequest, "an argument cannot hold a NUL byte"));
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&self, job: &Job) -> Result<Launch, Problem> {
+        let exec = exec_of(&job.spec)?;
+        let prompt = job.prompt_text.clone().unwrap_or_else(|| Arc::from(job.prompt.preview.as_str()));
+        let mut launch = ProcessLaunch {
+            program: exec.program.clone(),
+            args: exec.args.clone(),
+            env: BTreeMap::new(),
+            stdin: StdinPlan::Null,
+            files: vec![],
+        };
+        match exec.prompt_via {
+            PromptVia::Stdin if prompt.is_empty() => {}
+            PromptVia::Stdin => launch.stdin = StdinPlan::Prompt,
+            PromptVia::Argument => launch.args.push(prompt.to_string()),
+            PromptVia::File => {
+                let path = job.dir.join(PROMPT_FILE).to_string_lossy().into_owned();
+                launch.env.insert(String::from("SUBAGENT_PROMPT_FILE"), path.clone());
+                launch.args.push(path);
+                launch.files.push((PROMPT_FILE.to_owned(), prompt));
+            }
+        }
+        Ok(Launch::Process(launch))
+    }
+
+    fn conclude(&self, job: &Job, end: &ProcessEnd) -> Verdict {
+        let from = job.spec.exec.as_ref().map(|exec| exec.result.clone()).unwrap_or_default();
+        let output = whole_output(end);
+        let picked = pick(&from, &output);
+        let good = end.reason == EndReason::Natural && end.exit.code == Some(0) && end.exit.signal.is_none();
+        let (outcome, text) = match (good, picked) {
+            (true, Ok(text)) => (Outcome::Completed, text),
+            (true, Err(why)) => {
+                (error(end, ErrorCode::NoFinalMessage, format!("the program ended well, but {why}")), output.clone())
+            }
+            (false, _) => (bad_end(end), output.clone()),
+        };
+        let completed = outcome == Outcome::Completed;
+        let mut marks = Vec::new();
+        if text.trim().is_empty() {
+            marks.push(Mark::NoOutput);
+        }
+        if end.stdout_omitted > 0 {
+            marks.push(Mark::Truncated);
+        }
+        if !completed {
+            marks.push(Mark::Partial);
+        }
+        if end.leftovers > 0 {
+            marks.push(Mark::LeftoversEnded);
+        }
+        if end.incomplete.is_some() {
+            marks.push(Mark::OutputIncomplete);
+        }
+        let quality = match (completed, end.stdout_omitted > 0 || end.incomplete.is_some()) {
+            (true, false) => Quality::Ok,
+            (true, true) => Quality::Partial,
+            (false, _) if marks.contains(&Mark::NoOutput) => Quality::Unverified,
+            (false, _) => Quality::Partial,
+        };
+        let (result, whole) = match completed || !marks.contains(&Mark::NoOutput) {
+            true => {
+                let (result, whole) = bound(text);
+                (Some(result), whole)
+            }
+            false => (None, None),
+        };
+        Verdict { conclusion: Conclusion { outcome, result, marks, quality, exit: Some(end.exit) }, whole }
+    }
+}
+
+/// Standard output, lossy where it is not UTF-8, with a mark where the middle was left out.
+fn whole_output(end: &ProcessEnd) -> String {
+    let mut text = String::from_utf8_lossy(&end.stdout_head).into_owned();
+    if end.stdout_omitted > 0 {
+        text.push_str(&format!("\n[... {} bytes left out ...]\n", end.stdout_omitted));
+    }
+    text.push_str(&String::from_utf8_lossy(&end.stdout_tail));
+    text
+}
+
+/// The part of the output that counts.
+fn pick(from: &ResultFrom, output: &str) -> Result<String, String> {
+    match from {
+        ResultFrom::WholeOutput => Ok(output.strip_suffix('\n').unwrap_or(output).to_owned()),
+        ResultFrom::LastLine => {
+            Ok(output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned())
+        }
+        ResultFrom::JsonField(pointer) => {
+            let value = output
+                .lines()
+                .rev()
+                .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok().filter(|v| v.is_object()))
+                .or_else(|| serde_json::from_str(output).ok())
+                .ok_or("no line of its output is a JSON object")?;
+            match value.pointer(pointer) {
+                Some(serde_json::Value::String(text)) => Ok(text.clone()),
+                Some(value) => Ok(value.to_string()),
+                None => Err(format!("its JSON output has no field {pointer}")),
+            }
+        }
+    }
+}
+
+/// The outcome of an end that is not good. The status decides, never the text.
+fn bad_end(end: &ProcessEnd) -> Outcome {
+    match end.reason {
+        EndReason::Deadline => return Outcome::Aborted { limit: Limit::Deadline },
+        EndReason::Lease => {
+            return error(end, ErrorCode::Timeout, String::from("no daemon came back before its lease ran out"));
+        }
+        EndReason::ShimLost => {
+            return error(end, ErrorCode::ShimLost, String::from("its shim was ended from outside"));
+        }
+        EndReason::Natural | EndReason::Stopped => {}
+    }
+    if end.out_of_memory {
+        return error(end, ErrorCode::OutOfMemory, String::from("the kernel ended it for want of memory"));
+    }
+    let message = match (end.exit.code, end.exit.signal) {
+        (_, Some(signal)) => format!("ended by signal {signal}{}", signal_name(signal)),
+        (Some(code), None) => format!("exited with code {code}"),
+        (None, None) => String::from("ended, and nobody saw how"),
+    };
+    error(end, ErrorCode::Crashed, message)
+}
+
+fn error(end: &ProcessEnd, code: ErrorCode, message: String) -> Outcome {
+    let stderr = String::from_utf8_lossy(&end.stderr_tail);
+    let tail = tail_at_boundary(stderr.trim_end(), DETAIL_BYTES);
+    let cut = if tail.len() < stderr.trim_end().len() { "[...] " } else { "" };
+    let mut detail = format!("{cut}{tail}");
+    if let Some(incomplete) = &end.incomplete {
+        detail.push_str(&format!("\n({incomplete})"));
+    }
+    Outcome::Error {
+        error: ErrorInfo {
+            code,
+            message,
+            detail: Some(detail).filter(|detail| !detail.trim().is_empty()),
+            retryable: matches!(code, ErrorCode::ShimLost | ErrorCode::OutOfMemory | ErrorCode::Timeout),
+            exit: Some(end.exit),
+        },
+    }
+}
+
+/// The name of a signal in words, for the ones that people meet (signal(7), the numbers that all platforms share).
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        6 => " (SIGABRT)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        15 => " (SIGTERM)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests;

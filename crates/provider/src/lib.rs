@@ -1,0 +1,41 @@
+//! The provider port: the only place that knows how a kind of child is driven.
+//!
+//! A provider states its capabilities up front and says for a spec how the child is launched and what its end means. It
+//! starts nothing itself: processes are made by the runtime through shims, so that every kind of child is contained,
+//! adopted and stopped in the same way. Vendors live in the adapter crates; here are the port, the registry, the
+//! in-process provider and the scripted fake.
+
+mod capability;
+mod in_process;
+mod launch;
+mod registry;
+mod scripted;
+mod verdict;
+
+pub use capability::{Capabilities, Steering};
+pub use in_process::{BoxFuture, InProcess, TaskContext, TaskFailure};
+pub use launch::{EndReason, Job, Launch, ProcessEnd, ProcessLaunch, StdinPlan, Task, TaskEnd};
+pub use registry::Registry;
+pub use scripted::{Gate, Scripted};
+
+pub use verdict::{Verdict, bound};
+
+use subagent_model::{Problem, SpawnSpec};
+
+/// How a kind of child is driven.
+pub trait Provider: Send + Sync + 'static {
+    /// The name that specs use.
+    fn name(&self) -> &str;
+
+    /// What it can do. What is missing is refused before anything starts.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Refuses a spec that it cannot run. Called once, at admission; must not touch the disk or the network.
+    fn check(&self, spec: &SpawnSpec) -> Result<(), Problem>;
+
+    /// How the child of `job` is launched.
+    fn launch(&self, job: &Job) -> Result<Launch, Problem>;
+
+    /// What the end of a process that this provider launched means.
+    fn conclude(&self, job: &Job, end: &ProcessEnd) -> Verdict;
+}

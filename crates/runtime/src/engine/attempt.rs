@@ -1,0 +1,500 @@
+//! One attempt from the taken slot to the committed end: the hands of the run machine.
+//!
+//! A task may be gone at any point without harm: what it did is visible from outside (directory, shim, exit record), and
+//! the next task for the same attempt finds it there. A panic here ends this run and no other.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use subagent_core::run::{Command, Refusal, Subagent};
+use subagent_model::process::{StartFailure, StartStage};
+use subagent_model::{
+    AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Outcome, Problem, Timestamp,
+};
+use subagent_process::{ExitRecord, ExitWait, Shim, StartError, StartJob, StdinSource, exit_record, leftovers};
+use subagent_provider::{Job, Launch, ProcessLaunch, Provider, StdinPlan, Verdict};
+use subagent_store::{Content, ContentKind, Store};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::output::{self, End};
+use super::writer::{Act, ActError, Message};
+use super::{Inner, task};
+
+/// Name of the file in the attempt's directory that the child reads as its standard input.
+const STDIN_FILE: &str = "stdin";
+/// Pause before an attempt that never began is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// First and longest pause before a commit that failed is tried again.
+const COMMIT_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// How long the leftovers of a lost shim may take to go.
+const LEFTOVERS: Duration = Duration::from_secs(5);
+/// Lease of a run that is not durable: its children do not outlive the daemon for long.
+const VOLATILE_LEASE: Duration = Duration::from_secs(60);
+
+/// How a task begins.
+pub(crate) enum Begin {
+    /// With a new process.
+    Launch,
+    /// With a shim that was found and holds the attempt.
+    Adopt(Shim),
+    /// With a look at what is there: a process must exist or have existed.
+    Find,
+}
+
+/// Starts the task of an attempt, which was entered into the tasks before.
+pub(crate) fn spawn(
+    inner: Arc<Inner>,
+    state: Arc<Subagent>,
+    key: AttemptKey,
+    how: Begin,
+    stop: CancellationToken,
+) {
+    let executor = inner.executor.clone();
+    executor.spawn(async move {
+        let attempt = Attempt { inner: Arc::clone(&inner), state, key, stop };
+        let work = std::panic::AssertUnwindSafe(attempt.run(how));
+        if let Err(panic) = work.catch_unwind().await {
+            let what = panic_text(&*panic);
+            tracing::error!(%key, what, "the driver of an attempt panicked");
+            attempt.settle_after_panic(what).await;
+        }
+        inner.tasks.leave(key);
+        // Whatever is still needed for it begins anew.
+        if inner.live(key.subagent).is_some_and(|state| state.attempt_key() == Some(key)) {
+            inner.send(Message::Look(key.subagent));
+        }
+    });
+}
+
+/// The text of a panic, whatever was thrown.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| String::from("a panic without text"))
+}
+
+/// The attempt that a task works on.
+pub(crate) struct Attempt {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) state: Arc<Subagent>,
+    pub(crate) key: AttemptKey,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Attempt {
+    async fn run(&self, how: Begin) {
+        match how {
+            Begin::Launch => self.launch().await,
+            Begin::Adopt(shim) => {
+                let process = shim.started().map(|started| started.process);
+                self.tell(Command::Started { attempt: self.key.attempt, process });
+                self.watch(shim).await;
+            }
+            Begin::Find => self.find().await,
+        }
+    }
+
+    pub(crate) fn dir(&self) -> std::path::PathBuf {
+        self.inner.paths.attempt_of(&self.state, self.key)
+    }
+
+    fn provider(&self) -> Result<&Arc<dyn Provider>, Problem> {
+        self.inner.registry.get(&self.state.spec.provider)
+    }
+
+    async fn launch(&self) {
+        if self.stop.is_cancelled() {
+            return self.gone("stopped before it was started").await;
+        }
+        match self.plan() {
+            Err(problem) => self.fail(problem).await,
+            Ok((_, Launch::Task(body))) => task::drive(self, body).await,
+            Ok((job, Launch::Process(process))) => self.start(&job, process).await,
+        }
+    }
+
+    /// The job with its whole prompt, and how its provider launches it.
+    fn plan(&self) -> Result<(Job, Launch), Problem> {
+        let mut job = self.job();
+        job.prompt_text = Some(self.prompt_text()?);
+        let launch = self.provider()?.launch(&job)?;
+        Ok((job, launch))
+    }
+
+    pub(crate) fn job(&self) -> Job {
+        Job {
+            key: self.key,
+            spec: Arc::clone(&self.state.spec),
+            prompt: self.state.run.prompt.clone(),
+            prompt_text: None,
+            dir: self.dir(),
+        }
+    }
+
+    pub(crate) fn prompt_text(&self) -> Result<Arc<str>, Problem> {
+        let prompt = &self.state.run.prompt;
+        if !prompt.truncated {
+            return Ok(Arc::from(prompt.preview.as_str()));
+        }
+        let store: &dyn Store = if self.state.spec.durable { &*self.inner.store } else { &*self.inner.memory };
+        let size = u32::try_from(prompt.bytes).unwrap_or(u32::MAX);
+        let part = store
+            .content(self.key.subagent, self.key.run, ContentKind::Prompt, 0, size)
+            .map_err(|error| Problem::new(error.code(), error.to_string()))?
+            .ok_or_else(|| Problem::new(ErrorCode::DamagedRecord, "the whole prompt is not in the store"))?;
+        Ok(Arc::from(String::from_utf8_lossy(&part.bytes)))
+    }
+
+    async fn start(&self, job: &Job, process: ProcessLaunch) {
+        let dir = job.dir.clone();
+        let stdin = match process.stdin {
+            StdinPlan::Null => StdinSource::Null,
+            StdinPlan::Prompt => StdinSource::File(text_of(&dir.join(STDIN_FILE))),
+        };
+        let environment = match self.environment(&process) {
+            Ok(environment) => environment,
+            Err(problem) => return self.fail(problem).await,
+        };
+        if let Err(error) = self.lay_out(&dir, job, &process).await {
+            let message = format!("cannot prepare the attempt's directory: {error}");
+            let code = if error.kind() == std::io::ErrorKind::StorageFull {
+                ErrorCode::StoreFull
+            } else {
+                ErrorCode::StartFailed
+            };
+            return self.fail(Problem::new(code, message)).await;
+        }
+        let Some(pool) = &self.inner.pool else {
+            let message = "this runtime has no shims, so it cannot start processes";
+            return self.fail(Problem::new(ErrorCode::ShimMissing, message)).await;
+        };
+        let shim = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return self.gone("stopped before it was started").await,
+            shim = pool.take() => match shim {
+                Ok(shim) => shim,
+                Err(error) => return self.requeue(format!("no shim could be had: {}", chain(&error))).await,
+            },
+        };
+        if self.stop.is_cancelled() {
+            pool.release(shim);
+            return self.gone("stopped before it was started").await;
+        }
+        let spec = &self.state.spec;
+        let job = StartJob {
+            args: process.args,
+            env: environment,
+            stdin,
+            deadline: spec.deadline(),
+            lease: Some(self.lease()),
+            log_limit: self.inner.config.log_limit,
+            graces: self.graces(),
+            ..StartJob::new(self.key.to_string(), text_of(&dir), process.program, spec.cwd.as_str())
+        };
+        match shim.start(job).await {
+            Ok(started) => {
+                let process = Some(started.process);
+                self.tell(Command::Started { attempt: self.key.attempt, process });
+                self.watch(shim).await;
+            }
+            Err(StartError::Failed(failure)) => {
+                pool.release(shim);
+                self.fail(start_problem(&failure)).await;
+            }
+            Err(error) => {
+                tracing::warn!(key = %self.key, error = chain(&error), "a start is in doubt");
+                drop(shim);
+                self.find().await;
+            }
+        }
+    }
+
+    fn lease(&self) -> Duration {
+        if self.state.spec.durable { self.inner.config.lease } else { VOLATILE_LEASE }
+    }
+
+    fn graces(&self) -> subagent_process::Graces {
+        let graces = self.inner.config.graces;
+        subagent_process::Graces { term: graces.term, kill: graces.kill }
+    }
+
+    /// The child's whole environment: the requester's, the provider's, ours. Nothing of the daemon's own.
+    fn environment(
+        &self,
+        process: &ProcessLaunch,
+    ) -> Result<std::collections::BTreeMap<String, String>, Problem> {
+        let spec = &self.state.spec;
+        let mut environment = spec.env.clone();
+        if !spec.secret_env.is_empty() {
+            let secrets = self.inner.secrets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let Some(values) = secrets.get(&self.key.subagent) else {
+                let names = spec.secret_env.join(", ");
+                let message = format!("the values of {names} were in the memory of a daemon that is gone");
+                return Err(Problem::new(ErrorCode::EnvironmentLost, message));
+            };
+            environment.extend(values.clone());
+        }
+        environment.extend(process.env.clone());
+        environment.extend(self.inner.config.child_env.clone());
+        environment.insert(String::from("SUBAGENT_ID"), self.key.subagent.to_string());
+        environment.insert(String::from("SUBAGENT_HANDLE"), self.state.handle.to_string());
+        Ok(environment)
+    }
+
+    /// Makes the directory and the files in it. Large files are written on a thread of their own.
+    async fn lay_out(&self, dir: &Path, job: &Job, process: &ProcessLaunch) -> std::io::Result<()> {
+        let mut files: Vec<(std::path::PathBuf, Arc<str>)> =
+            process.files.iter().map(|(name, text)| (dir.join(name), Arc::clone(text))).collect();
+        if let (StdinPlan::Prompt, Some(text)) = (process.stdin, &job.prompt_text) {
+            files.push((dir.join(STDIN_FILE), Arc::clone(text)));
+        }
+        let dir = dir.to_owned();
+        let write = move || -> std::io::Result<()> {
+            make_private_dirs(&dir)?;
+            files.iter().try_for_each(|(path, text)| std::fs::write(path, text.as_bytes()))
+        };
+        if self.state.run.prompt.truncated {
+            tokio::task::spawn_blocking(write).await.map_err(std::io::Error::other)?
+        } else {
+            write()
+        }
+    }
+
+    /// Looks for what is there of an attempt that must have a process or have had one.
+    async fn find(&self) {
+        if let Some(pool) = &self.inner.pool {
+            match subagent_process::survey(pool.launcher().sockets()).await {
+                Ok(shims) => {
+                    let name = self.key.to_string();
+                    for found in shims {
+                        if found.status.attempt.as_deref() == Some(&name) {
+                            return self.watch(found.shim).await;
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "cannot look for shims"),
+            }
+        }
+        self.settle_without_shim(None).await;
+    }
+
+    /// Follows the child to its end. The only place where a process of ours is waited for.
+    async fn watch(&self, shim: Shim) {
+        self.inner.tasks.set_log_end(self.key, shim.log_end());
+        let lease = self.lease();
+        let mut renewal = tokio::time::interval_at(tokio::time::Instant::now() + lease / 3, lease / 3);
+        let mut stopping = false;
+        let end = loop {
+            tokio::select! {
+                biased;
+                end = shim.exit() => break end,
+                () = self.stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    // A lost shim shows as the end.
+                    let _ = shim.stop(self.graces());
+                }
+                _ = renewal.tick() => {
+                    let _ = shim.renew(lease);
+                }
+            }
+        };
+        match end {
+            ExitWait::Exited(record) => {
+                if self.settle(&record).await
+                    && let Some(pool) = &self.inner.pool
+                {
+                    pool.release(shim);
+                }
+            }
+            ExitWait::ShimLost => self.settle_without_shim(shim.cgroup().map(Path::to_owned)).await,
+        }
+    }
+
+    /// Ends the run with what the exit record and the log say. True once that is committed.
+    async fn settle(&self, record: &ExitRecord) -> bool {
+        let verdict = if let Some(failure) = &record.start_failure {
+            failed(start_problem(failure))
+        } else {
+            self.judge(End::Recorded(record)).await
+        };
+        if !record.tree_gone {
+            tracing::error!(key = %self.key, "a process of the tree did not go within the grace after SIGKILL");
+        }
+        self.conclude(verdict).await
+    }
+
+    /// Ends an attempt whose shim is gone: by its exit record, or as what it is. Nothing of its tree is left after.
+    async fn settle_without_shim(&self, cgroup: Option<std::path::PathBuf>) {
+        let name = self.key.to_string();
+        let gone = tokio::task::spawn_blocking(move || {
+            leftovers::kill_leftovers(&name, cgroup.as_deref(), LEFTOVERS)
+        });
+        if !gone.await.unwrap_or(false) {
+            tracing::error!(key = %self.key, "processes of a lost shim are still there");
+        }
+        match exit_record::read(&self.dir()) {
+            Ok(Some(record)) => {
+                self.settle(&record).await;
+            }
+            Ok(None) if self.never_launched() && !self.stop.is_cancelled() => {
+                self.requeue(String::from("no process was made")).await;
+            }
+            Ok(None) if self.started_here() || self.stop.is_cancelled() => {
+                let verdict = self.judge(End::ShimLost).await;
+                self.conclude(verdict).await;
+            }
+            Ok(None) => self.gone("its process is gone and left no exit record").await,
+            Err(error) => {
+                let evidence = format!("its exit record cannot be read: {}", chain(&error));
+                self.gone(&evidence).await;
+            }
+        }
+    }
+
+    /// No start was ever handed to a shim.
+    fn never_launched(&self) -> bool {
+        !self.dir().join(output::FIRST_SEGMENT).exists()
+    }
+
+    /// This daemon saw the child run, so its end with the shim was seen too.
+    fn started_here(&self) -> bool {
+        let state = self.inner.live(self.key.subagent);
+        let facts = state.as_ref().and_then(|state| state.run.attempts.last().cloned());
+        facts.is_some_and(|facts| facts.started_at.is_some_and(|at| at >= self.inner.started_at))
+    }
+
+    /// What the provider says of the end.
+    async fn judge(&self, end: End<'_>) -> Verdict {
+        let provider = match self.provider() {
+            Ok(provider) => Arc::clone(provider),
+            Err(problem) => return failed(problem),
+        };
+        let stopped = self.stop.is_cancelled();
+        let end = output::read_end(&self.dir(), end, stopped).await;
+        provider.conclude(&self.job(), &end)
+    }
+
+    /// Ends the run without a process having been there to end.
+    async fn fail(&self, problem: Problem) {
+        self.conclude(failed(problem)).await;
+    }
+
+    pub(crate) async fn conclude(&self, verdict: Verdict) -> bool {
+        let content = verdict.whole.map(|text| Content { run: self.key.run, kind: ContentKind::Result, text });
+        let conclusion = Box::new(verdict.conclusion);
+        let command = Command::Conclude { attempt: self.key.attempt, conclusion, children_live: false };
+        self.commit(command, content).await
+    }
+
+    pub(crate) async fn gone(&self, evidence: &str) {
+        let command = Command::Gone { attempt: self.key.attempt, evidence: evidence.to_owned() };
+        self.commit(command, None).await;
+    }
+
+    async fn requeue(&self, reason: String) {
+        let not_before = Some(super::clock::now().after(RETRY));
+        let max_attempts = self.inner.config.limits.max_attempts;
+        let attempt = self.key.attempt;
+        self.commit(Command::Requeue { attempt, reason, exit: None, not_before, max_attempts }, None).await;
+    }
+
+    async fn settle_after_panic(&self, what: String) {
+        if let Some(pool) = &self.inner.pool
+            && let Ok(shims) = subagent_process::survey(pool.launcher().sockets()).await
+        {
+            let name = self.key.to_string();
+            for found in shims.into_iter().filter(|found| found.status.attempt.as_deref() == Some(&name)) {
+                let _ = found.shim.stop(self.graces());
+                let bound = self.inner.config.graces.term + self.inner.config.graces.kill + LEFTOVERS;
+                let _ = tokio::time::timeout(bound, found.shim.exit()).await;
+                pool.release(found.shim);
+            }
+        }
+        self.fail(Problem::new(ErrorCode::Panicked, what)).await;
+    }
+
+    /// Tells a fact that nobody waits for. Should it be lost, the end tells more.
+    fn tell(&self, command: Command) {
+        let act =
+            Act { id: self.key.subagent, command, content: None, cascade: false, lazy: true, reply: None };
+        self.inner.send(Message::Act(Box::new(act)));
+    }
+
+    /// Commits a command, again and again while the store cannot take it: what it says is true, and is kept by the shim
+    /// until then. False when the run machine has no use for it or the engine halts.
+    async fn commit(&self, command: Command, content: Option<Content>) -> bool {
+        let (mut pause, longest) = COMMIT_PAUSE;
+        loop {
+            let (reply, answer) = oneshot::channel();
+            let (command, content) = (command.clone(), content.clone());
+            let id = self.key.subagent;
+            let act = Act { id, command, content, cascade: false, lazy: false, reply: Some(reply) };
+            self.inner.send(Message::Act(Box::new(act)));
+            match answer.await {
+                Ok(Ok(_)) | Ok(Err(ActError::Refused(Refusal::Stale { .. }) | ActError::NotFound(_))) => return true,
+                Ok(Err(ActError::Store(error))) => {
+                    tracing::warn!(key = %self.key, %error, "an end could not be stored yet");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(longest);
+                }
+                Ok(Err(error)) => {
+                    tracing::error!(key = %self.key, %error, "the run machine refused an end");
+                    return false;
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// A run that could not be started.
+fn failed(problem: Problem) -> Verdict {
+    Verdict::without_text(Outcome::Error {
+        error: ErrorInfo {
+            retryable: matches!(problem.code, ErrorCode::StoreFull | ErrorCode::EnvironmentLost),
+            code: problem.code,
+            message: problem.message,
+            detail: None,
+            exit: None,
+        },
+    })
+}
+
+fn start_problem(failure: &StartFailure) -> Problem {
+    let code = match failure.stage {
+        StartStage::Program => ErrorCode::ProgramNotFound,
+        StartStage::Cwd => ErrorCode::InvalidCwd,
+        _ => ErrorCode::StartFailed,
+    };
+    Problem::new(code, format!("cannot start ({}): {}", failure.stage.as_str(), failure.message))
+}
+
+/// An error with its causes, outer to inner.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Prompts and outputs are nobody else's.
+fn make_private_dirs(dir: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// The end of a process as an exit record tells it.
+pub(crate) fn exit_facts(record: &ExitRecord) -> ExitFacts {
+    let at = i64::try_from(record.ended_at_micros).unwrap_or(0);
+    ExitFacts { code: record.exit_code, signal: record.signal, at: Some(Timestamp::from_micros(at)) }
+}
+

@@ -1,0 +1,123 @@
+//! One round of the writer: states as they will be, the facts that lead there, and who waits for the answer. Nothing of
+//! it is true before the commit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use subagent_core::run::{Command, IllegalEvent, Refusal, Subagent, born, decide};
+use subagent_model::{EventKind, SubagentId, Timestamp};
+use subagent_store::{Content, Fact, IdempotencyKey, Transition};
+
+/// A state on its way to the store.
+pub(crate) struct Staged {
+    before: u64,
+    state: Subagent,
+    events: Vec<Fact>,
+    content: Vec<Content>,
+    idempotency: Option<IdempotencyKey>,
+}
+
+/// Why a command was not staged.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StageError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Illegal(#[from] IllegalEvent),
+}
+
+/// The states of one round.
+#[derive(Default)]
+pub(crate) struct Batch {
+    staged: HashMap<SubagentId, Staged>,
+    /// In the order of their first step: numbers of events follow it.
+    order: Vec<SubagentId>,
+}
+
+impl Batch {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(crate) fn get(&self, id: SubagentId) -> Option<&Subagent> {
+        self.staged.get(&id).map(|staged| &staged.state)
+    }
+
+    /// Stages a birth.
+    pub(crate) fn birth(
+        &mut self,
+        id: SubagentId,
+        facts: Vec<EventKind>,
+        content: Vec<Content>,
+        idempotency: Option<IdempotencyKey>,
+        now: Timestamp,
+    ) -> Result<&Subagent, StageError> {
+        let mut facts = facts.into_iter();
+        let Some(first) = facts.next() else {
+            return Err(IllegalEvent { event: "nothing", status: "unborn" }.into());
+        };
+        let mut state = born(id, now, &first)?;
+        let mut events = vec![Fact { at: now, run: state.run.number, kind: first }];
+        for kind in facts {
+            state.apply(now, &kind)?;
+            events.push(Fact { at: now, run: state.run.number, kind });
+        }
+        self.order.push(id);
+        let staged = Staged { before: 0, state, events, content, idempotency };
+        Ok(&self.staged.entry(id).or_insert(staged).state)
+    }
+
+    /// Decides a command on the newest state and stages what follows. Gives the state before and after; they are the
+    /// same when there was nothing to change.
+    pub(crate) fn act(
+        &mut self,
+        committed: &Arc<Subagent>,
+        command: &Command,
+        content: Option<Content>,
+        now: Timestamp,
+    ) -> Result<Step, StageError> {
+        let id = committed.id;
+        let current = self.staged.get(&id).map_or(&**committed, |staged| &staged.state);
+        let facts = decide(current, command, now)?;
+        if facts.is_empty() {
+            return Ok(Step { changed: false, before: None });
+        }
+        let before = current.clone();
+        let staged = self.staged.entry(id).or_insert_with(|| {
+            self.order.push(id);
+            Staged {
+                before: committed.revision,
+                state: before.clone(),
+                events: vec![],
+                content: vec![],
+                idempotency: None,
+            }
+        });
+        for kind in facts {
+            staged.state.apply(now, &kind)?;
+            staged.events.push(Fact { at: now, run: staged.state.run.number, kind });
+        }
+        staged.content.extend(content);
+        Ok(Step { changed: true, before: Some(before) })
+    }
+
+    /// The transitions in order: those for the durable store, and those for memory.
+    pub(crate) fn into_transitions(mut self) -> (Vec<Transition>, Vec<Transition>) {
+        let transitions = self.order.iter().filter_map(|id| self.staged.remove(id)).map(|staged| Transition {
+            before: staged.before,
+            state: Arc::new(staged.state),
+            events: staged.events,
+            content: staged.content,
+            idempotency: staged.idempotency,
+        });
+        transitions.partition(|transition| transition.state.spec.durable)
+    }
+}
+
+/// What a staged command did.
+pub(crate) struct Step {
+    /// Something follows from it.
+    pub(crate) changed: bool,
+    /// The state it was decided on, when something follows.
+    pub(crate) before: Option<Subagent>,
+}

@@ -1,0 +1,264 @@
+//! The in-process engine: wiring of writer, effects, feed and recovery.
+
+mod attempt;
+mod batch;
+mod book;
+mod clock;
+mod disk;
+mod effects;
+mod face;
+mod feed;
+mod names;
+mod output;
+mod paths;
+mod recovery;
+mod task;
+mod tasks;
+mod waiters;
+mod writer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use subagent_core::admission::Limits;
+use subagent_core::run::Subagent;
+use subagent_model::request::RecoverySummary;
+use subagent_model::{Cause, NodeId, SubagentId, Timestamp};
+use subagent_process::{ContainmentReport, ShimPool};
+use subagent_provider::Registry;
+use subagent_store::{MemoryStore, Store, StoreError};
+
+use self::feed::Feed;
+use self::paths::Paths;
+use self::tasks::Tasks;
+use self::waiters::Waiters;
+use self::writer::Message;
+
+/// How long the steps of a stop may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Graces {
+    /// Between SIGTERM and SIGKILL.
+    pub term: Duration,
+    /// For the tree to be gone after SIGKILL, before it is reported as stuck.
+    pub kill: Duration,
+}
+
+impl Default for Graces {
+    fn default() -> Self {
+        Self { term: Duration::from_secs(5), kill: Duration::from_secs(5) }
+    }
+}
+
+/// Everything an engine is told from outside.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Where attempts keep their logs.
+    pub data_dir: PathBuf,
+    /// Limits of the node.
+    pub limits: Limits,
+    /// Graces of a stop.
+    pub graces: Graces,
+    /// Variables that every child gets, such as the address of the daemon.
+    pub child_env: BTreeMap<String, String>,
+    /// Most bytes of a child's log that are kept on disk.
+    pub log_limit: u64,
+    /// How long a child may run without any daemon before its shim ends it.
+    pub lease: Duration,
+    /// Version, for `health`.
+    pub version: String,
+}
+
+/// What a shutdown does with live children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// They run on; the next daemon adopts them. Runs that are not durable are stopped.
+    Keep,
+    /// They are stopped, within a bound.
+    Stop {
+        /// The bound.
+        within: Duration,
+    },
+}
+
+/// Why an engine could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be made.
+    #[error("cannot use the data directory {dir}: {source}")]
+    DataDir {
+        /// Which.
+        dir: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The writer thread could not be started.
+    #[error("cannot start the writer thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// The engine. Clones share it.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) config: EngineConfig,
+    pub(crate) paths: Paths,
+    pub(crate) registry: Registry,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) memory: Arc<MemoryStore>,
+    /// Every subagent whose run is live, as committed last. Only the writer changes it.
+    pub(crate) live: RwLock<HashMap<SubagentId, Arc<Subagent>>>,
+    pub(crate) feed: Feed,
+    pub(crate) waiters: Waiters,
+    pub(crate) tasks: Tasks,
+    /// Environment values that are never stored.
+    pub(crate) secrets: Mutex<HashMap<SubagentId, BTreeMap<String, String>>>,
+    pub(crate) pool: Option<ShimPool>,
+    pub(crate) writer: Sender<Message>,
+    pub(crate) node: NodeId,
+    pub(crate) started_at: Timestamp,
+    pub(crate) gauges: Gauges,
+    pub(crate) recovery: OnceLock<RecoverySummary>,
+    /// The handle on which effects run.
+    pub(crate) executor: tokio::runtime::Handle,
+}
+
+/// Numbers for `health`, kept by the writer.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges {
+    pub(crate) running: AtomicU32,
+    pub(crate) queued: AtomicU32,
+    pub(crate) draining: AtomicBool,
+    pub(crate) degraded: Mutex<Option<String>>,
+    pub(crate) limits: RwLock<Limits>,
+}
+
+impl Engine {
+    /// Starts an engine: recovers what the store and the live shims hold, then takes work. Must be called within a
+    /// tokio runtime. Without a pool, providers that need processes are refused.
+    pub async fn start(
+        config: EngineConfig,
+        store: Arc<dyn Store>,
+        registry: Registry,
+        pool: Option<ShimPool>,
+    ) -> Result<Self, StartError> {
+        let paths = Paths::new(&config.data_dir);
+        paths.make().map_err(|source| StartError::DataDir { dir: config.data_dir.clone(), source })?;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let head = store.head()?;
+        let gauges = Gauges { limits: RwLock::new(config.limits.clone()), ..Gauges::default() };
+        let inner = Arc::new(Inner {
+            paths,
+            registry,
+            node: store.node(),
+            memory: Arc::new(MemoryStore::default()),
+            live: RwLock::default(),
+            feed: Feed::new(head),
+            waiters: Waiters::default(),
+            tasks: Tasks::default(),
+            secrets: Mutex::default(),
+            pool,
+            writer: sender,
+            started_at: clock::now(),
+            gauges,
+            recovery: OnceLock::new(),
+            executor: tokio::runtime::Handle::current(),
+            config,
+            store,
+        });
+        recovery::recover(&inner).await?;
+        let weak = Arc::downgrade(&inner);
+        writer::start(&inner, receiver).map_err(StartError::Thread)?;
+        tokio::spawn(effects::slow_timer(weak));
+        Ok(Self { inner })
+    }
+
+    /// Changes the limits while running.
+    pub fn set_limits(&self, limits: Limits) {
+        self.inner.send(Message::Limits(Box::new(limits)));
+    }
+
+    /// Takes no new work any more, does with the children as told, and returns once all that was accepted is on disk.
+    /// Bounded: by the given time for `Stop`, else by a few seconds.
+    pub async fn shutdown(&self, policy: Shutdown) {
+        let inner = &self.inner;
+        inner.gauges.draining.store(true, Ordering::SeqCst);
+        inner.send(Message::Drain);
+        let (victims, within) = match policy {
+            Shutdown::Keep => {
+                let volatile: Vec<_> = inner.live_where(|state| !state.spec.durable);
+                (volatile, inner.config.graces.term + inner.config.graces.kill)
+            }
+            Shutdown::Stop { within } => (inner.live_where(|_| true), within),
+        };
+        for state in &victims {
+            inner.send(Message::act(state.id, writer::stop_command("daemon", Cause::Shutdown)));
+        }
+        let gone = async {
+            while victims.iter().any(|state| inner.live(state.id).is_some()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if tokio::time::timeout(within, gone).await.is_err() {
+            tracing::warn!("some children were not gone within the bound; they are stopped by the next daemon");
+        }
+        let (done, halted) = tokio::sync::oneshot::channel();
+        inner.send(Message::Halt(done));
+        // The writer answers after its last commit; a writer that is stuck in a flush must not hold us.
+        let _ = tokio::time::timeout(Duration::from_secs(10), halted).await;
+    }
+
+    /// How many runs are live.
+    pub fn live_count(&self) -> usize {
+        self.inner.live.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How child trees are contained.
+    pub fn containment(&self) -> &'static str {
+        self.inner.containment()
+    }
+}
+
+impl Inner {
+    pub(crate) fn send(&self, message: Message) {
+        // The writer outlives every sender but at shutdown, when nobody waits for an answer any more.
+        let _ = self.writer.send(message);
+    }
+
+    pub(crate) fn live(&self, id: SubagentId) -> Option<Arc<Subagent>> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    pub(crate) fn live_where(&self, wanted: impl Fn(&Subagent) -> bool) -> Vec<Arc<Subagent>> {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.values().filter(|state| wanted(state)).cloned().collect()
+    }
+
+    pub(crate) fn containment(&self) -> &'static str {
+        match self.pool.as_ref().map(|pool| pool.launcher().containment()) {
+            None => "none",
+            Some(ContainmentReport::Cgroup(_)) => "cgroup",
+            Some(ContainmentReport::Walk(_)) => "walk",
+        }
+    }
+
+    /// The state as committed last, live or ended.
+    pub(crate) fn load(&self, id: SubagentId) -> Result<Option<Arc<Subagent>>, StoreError> {
+        if let Some(state) = self.live(id) {
+            return Ok(Some(state));
+        }
+        match self.memory.get(id)? {
+            Some(state) => Ok(Some(state)),
+            None => self.store.get(id),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Where attempts keep their files: control files lie outside any child's workspace.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use subagent_core::run::Subagent;
+use subagent_model::request::attempt_dir_name;
+use subagent_model::{AttemptKey, SubagentId};
+
+/// The layout below the data directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Paths {
+    attempts: PathBuf,
+    volatile: PathBuf,
+}
+
+impl Paths {
+    pub(crate) fn new(data_dir: &Path) -> Self {
+        Self { attempts: data_dir.join("attempts"), volatile: data_dir.join("volatile") }
+    }
+
+    pub(crate) fn make(&self) -> io::Result<()> {
+        std::fs::create_dir_all(&self.attempts)?;
+        std::fs::create_dir_all(&self.volatile)
+    }
+
+    /// Directory of all attempts of a subagent. Runs that end with the daemon lie apart, so that the next daemon can
+    /// clear them without any record.
+    pub(crate) fn subagent(&self, id: SubagentId, durable: bool) -> PathBuf {
+        if durable { &self.attempts } else { &self.volatile }.join(id.to_string())
+    }
+
+    pub(crate) fn attempt(&self, key: AttemptKey, durable: bool) -> PathBuf {
+        self.subagent(key.subagent, durable).join(attempt_dir_name(key))
+    }
+
+    pub(crate) fn attempt_of(&self, state: &Subagent, key: AttemptKey) -> PathBuf {
+        self.attempt(key, state.spec.durable)
+    }
+
+    /// Directories that an earlier daemon left of runs which ended with it.
+    pub(crate) fn volatile(&self) -> &Path {
+        &self.volatile
+    }
+}

@@ -1,0 +1,52 @@
+//! Who waits for the end of which run. A waiter is bound to its run: a resume does not take it away.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use subagent_core::run::Subagent;
+use subagent_model::{RunNumber, SubagentId};
+use tokio::sync::oneshot;
+
+type Waiter = (RunNumber, oneshot::Sender<Arc<Subagent>>);
+
+/// The waiters of live runs.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    by_subagent: Mutex<HashMap<SubagentId, Vec<Waiter>>>,
+}
+
+impl Waiters {
+    /// Registers a waiter. Look at the state after this, so that no end falls between.
+    pub(crate) fn register(&self, id: SubagentId, run: RunNumber) -> oneshot::Receiver<Arc<Subagent>> {
+        let (sender, receiver) = oneshot::channel();
+        let mut map = self.by_subagent.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiters = map.entry(id).or_default();
+        waiters.retain(|(_, waiter)| !waiter.is_closed());
+        waiters.push((run, sender));
+        receiver
+    }
+
+    /// Tells everyone who waits for a run that this state has ended.
+    pub(crate) fn ended(&self, state: &Arc<Subagent>) {
+        let mut map = self.by_subagent.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(waiters) = map.remove(&state.id) else { return };
+        let (done, rest): (Vec<_>, Vec<_>) = waiters.into_iter().partition(|(run, _)| *run <= state.run.number);
+        if !rest.is_empty() {
+            map.insert(state.id, rest);
+        }
+        drop(map);
+        for (_, waiter) in done {
+            // A waiter that gave up is no concern.
+            let _ = waiter.send(Arc::clone(state));
+        }
+    }
+
+    /// Forgets waiters that gave up.
+    pub(crate) fn sweep(&self) {
+        let mut map = self.by_subagent.lock().unwrap_or_else(PoisonError::into_inner);
+        map.retain(|_, waiters| {
+            waiters.retain(|(_, waiter)| !waiter.is_closed());
+            !waiters.is_empty()
+        });
+    }
+}

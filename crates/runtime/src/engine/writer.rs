@@ -1,0 +1,599 @@
+//! The one writer: every change of every subagent passes here, in one order. It drains what waits into one batch,
+//! commits it with one flush, and only then answers, publishes and lets effects begin.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use subagent_core::admission::{self, Facts, Limits, ParentFacts};
+use subagent_core::run::{Birth, Command, Phase, Refusal, Subagent, accept};
+use subagent_model::{
+    Cause, Cursor, ErrorCode, Event, Handle, Problem, Requester, SpawnSpec, SubagentId, Timestamp,
+};
+use subagent_store::{Content, IdempotencyKey, Store, StoreError, Transition};
+use tokio::sync::oneshot;
+
+use super::batch::{Batch, StageError};
+use super::book::Book;
+use super::disk::DiskProbe;
+use super::{Inner, clock, effects, names};
+
+/// Most messages of one round.
+const ROUND: usize = 512;
+/// How long facts that nobody waits for may wait for company.
+const LAZY: Duration = Duration::from_millis(3);
+/// How many ended states are kept at hand, for the acknowledgement that usually follows.
+const RECENT_ENDS: usize = 256;
+
+/// A spawn that passed all checks but the gate.
+pub(crate) struct Spawn {
+    pub(crate) id: SubagentId,
+    pub(crate) spec: SpawnSpec,
+    pub(crate) parent: Option<SubagentId>,
+    pub(crate) requester: Requester,
+    pub(crate) content: Vec<Content>,
+    pub(crate) idempotency: Option<IdempotencyKey>,
+}
+
+/// What a spawn came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawned {
+    pub(crate) state: Arc<Subagent>,
+    pub(crate) existing: bool,
+}
+
+/// What a command came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Acted {
+    pub(crate) state: Arc<Subagent>,
+    pub(crate) changed: bool,
+    /// Descendants that the same command changed.
+    pub(crate) cascaded: Vec<SubagentId>,
+}
+
+/// Why a command came to nothing.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ActError {
+    #[error("there is no subagent {0}")]
+    NotFound(SubagentId),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the engine is shutting down")]
+    Halted,
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl From<ActError> for Problem {
+    fn from(error: ActError) -> Self {
+        let code = match &error {
+            ActError::NotFound(_) => ErrorCode::NotFound,
+            ActError::Refused(refusal) => refusal.code(),
+            ActError::Store(error) => error.code(),
+            ActError::Halted => ErrorCode::Draining,
+            ActError::Internal(_) => ErrorCode::Panicked,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+pub(crate) type ActReply = oneshot::Sender<Result<Acted, ActError>>;
+
+/// A message to the writer.
+pub(crate) enum Message {
+    Spawn(Box<Spawn>, oneshot::Sender<Result<Spawned, Problem>>),
+    Act(Box<Act>),
+    Limits(Box<Limits>),
+    /// No new slots any more.
+    Drain,
+    /// How many runs start before this one.
+    Position(SubagentId, oneshot::Sender<Option<u64>>),
+    /// Look again at what this subagent needs.
+    Look(SubagentId),
+    Halt(oneshot::Sender<()>),
+}
+
+/// A command on its way.
+pub(crate) struct Act {
+    pub(crate) id: SubagentId,
+    pub(crate) command: Command,
+    pub(crate) content: Option<Content>,
+    /// Also to the live descendants, except detached ones.
+    pub(crate) cascade: bool,
+    /// May wait a little for company.
+    pub(crate) lazy: bool,
+    pub(crate) reply: Option<ActReply>,
+}
+
+impl Message {
+    pub(crate) fn act(id: SubagentId, command: Command) -> Self {
+        Self::Act(Box::new(Act { id, command, content: None, cascade: false, lazy: false, reply: None }))
+    }
+
+    fn is_lazy(&self) -> bool {
+        matches!(self, Self::Act(act) if act.lazy)
+    }
+}
+
+/// The command of a stop.
+pub(crate) fn stop_command(actor: &str, cause: Cause) -> Command {
+    Command::Stop { actor: actor.to_owned(), cause }
+}
+
+/// Starts the writer thread. It ends when the engine is dropped or halted.
+pub(crate) fn start(inner: &Arc<Inner>, receiver: Receiver<Message>) -> std::io::Result<()> {
+    let book = {
+        let live = inner.live.read().unwrap_or_else(PoisonError::into_inner);
+        Book::of(live.values().map(|state| &**state))
+    };
+    let writer = Writer {
+        book,
+        limits: inner.config.limits.clone(),
+        disk: DiskProbe::new(inner.config.data_dir.clone()),
+        recent: Recent::default(),
+        draining: false,
+        inner: Arc::clone(inner),
+    };
+    std::thread::Builder::new().name(String::from("writer")).spawn(move || writer.run(&receiver)).map(drop)
+}
+
+struct Writer {
+    inner: Arc<Inner>,
+    book: Book,
+    limits: Limits,
+    disk: DiskProbe,
+    recent: Recent,
+    draining: bool,
+}
+
+/// Answers to give after the commit.
+enum Answer {
+    Spawn { id: SubagentId, reply: oneshot::Sender<Result<Spawned, Problem>> },
+    Act { id: SubagentId, changed: bool, cascaded: Vec<SubagentId>, reply: ActReply },
+}
+
+/// The states that ended last.
+#[derive(Default)]
+struct Recent {
+    by_id: HashMap<SubagentId, Arc<Subagent>>,
+    order: VecDeque<SubagentId>,
+}
+
+impl Recent {
+    fn put(&mut self, state: &Arc<Subagent>) {
+        if self.by_id.insert(state.id, Arc::clone(state)).is_none() {
+            self.order.push_back(state.id);
+        }
+        while self.order.len() > RECENT_ENDS {
+            if let Some(id) = self.order.pop_front() {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+
+    fn forget(&mut self, id: SubagentId) {
+        if self.by_id.remove(&id).is_some() {
+            self.order.retain(|other| *other != id);
+        }
+    }
+}
+
+impl Writer {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        // What recovery found in the queue may find slots at once.
+        let mut halt = self.round(Vec::new());
+        while halt.is_none() {
+            let Some(messages) = self.gather(receiver) else { return };
+            halt = self.round(messages);
+        }
+        if let Some(done) = halt {
+            // Nobody waits: shutdown gave up.
+            let _ = done.send(());
+        }
+    }
+
+    /// What waits, as one round. Lazy messages wait a little for others; `None` when nobody can send any more.
+    fn gather(&self, receiver: &Receiver<Message>) -> Option<Vec<Message>> {
+        let first = match self.until_next_ready() {
+            None => receiver.recv().ok()?,
+            Some(wait) => match receiver.recv_timeout(wait) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => return Some(Vec::new()),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            },
+        };
+        let mut lazy = first.is_lazy();
+        let mut messages = vec![first];
+        let patience = Instant::now() + LAZY;
+        while messages.len() < ROUND {
+            let next = match receiver.try_recv() {
+                Ok(message) => message,
+                Err(_) if lazy => {
+                    match receiver.recv_timeout(patience.saturating_duration_since(Instant::now())) {
+                        Ok(message) => message,
+                        Err(_) => break,
+                    }
+                }
+                Err(_) => break,
+            };
+            lazy &= next.is_lazy();
+            messages.push(next);
+        }
+        Some(messages)
+    }
+
+    /// How long until a delayed run may start; `None` without any.
+    fn until_next_ready(&self) -> Option<Duration> {
+        if self.draining || self.book.running >= self.limits.running {
+            return None;
+        }
+        let at = self.book.queue.next_ready()?;
+        Some(at.since(clock::now()).max(Duration::from_millis(1)))
+    }
+
+    /// One round: stage, commit, tell. Gives the halt order back when there was one.
+    fn round(&mut self, messages: Vec<Message>) -> Option<oneshot::Sender<()>> {
+        let now = clock::now();
+        let mut batch = Batch::default();
+        let mut answers = Vec::with_capacity(messages.len());
+        let mut looks = Vec::new();
+        let mut halt = None;
+        for message in messages {
+            match message {
+                Message::Spawn(spawn, reply) => self.stage_spawn(&mut batch, *spawn, reply, &mut answers, now),
+                Message::Act(act) => self.stage_act(&mut batch, *act, &mut answers, now),
+                Message::Limits(limits) => {
+                    self.limits = (*limits).clone();
+                    *self.inner.gauges.limits.write().unwrap_or_else(PoisonError::into_inner) = *limits;
+                }
+                Message::Drain => self.draining = true,
+                Message::Position(id, reply) => {
+                    let _ = reply.send(self.book.queue.position(id, now).map(|ahead| ahead as u64));
+                }
+                Message::Look(id) => looks.push(id),
+                Message::Halt(done) => halt = Some(done),
+            }
+        }
+        self.assign_slots(&mut batch, now);
+        if !batch.is_empty() {
+            self.commit(batch, answers);
+        } else {
+            self.answer(answers, &HashMap::new(), None);
+        }
+        self.show_gauges();
+        for id in looks {
+            if let Some(state) = self.inner.live(id) {
+                effects::begin(&self.inner, &state);
+            }
+        }
+        halt
+    }
+
+    /// The newest committed state, live or ended.
+    fn committed(&mut self, id: SubagentId) -> Result<Arc<Subagent>, ActError> {
+        if let Some(state) = self.inner.live(id) {
+            return Ok(state);
+        }
+        if let Some(state) = self.recent.by_id.get(&id) {
+            return Ok(Arc::clone(state));
+        }
+        self.inner.load(id)?.ok_or(ActError::NotFound(id))
+    }
+
+    fn stage_spawn(
+        &mut self,
+        batch: &mut Batch,
+        spawn: Spawn,
+        reply: oneshot::Sender<Result<Spawned, Problem>>,
+        answers: &mut Vec<Answer>,
+        now: Timestamp,
+    ) {
+        match self.try_spawn(batch, spawn, now) {
+            Ok(id) => answers.push(Answer::Spawn { id, reply }),
+            Err(Earlier::Existing(state)) => {
+                let _ = reply.send(Ok(Spawned { state, existing: true }));
+            }
+            Err(Earlier::Refused(problem)) => {
+                let _ = reply.send(Err(*problem));
+            }
+        }
+    }
+
+    fn try_spawn(&mut self, batch: &mut Batch, spawn: Spawn, now: Timestamp) -> Result<SubagentId, Earlier> {
+        if let Some(key) = &spawn.idempotency {
+            let inner = Arc::clone(&self.inner);
+            for store in [&*inner.store, &*inner.memory as &dyn Store] {
+                if let Some(id) = store.by_idempotency_key(key).map_err(store_problem)? {
+                    let state = self.committed(id).map_err(|error| Earlier::refused(error.into()))?;
+                    return Err(Earlier::Existing(state));
+                }
+            }
+        }
+        let mut facts = Facts {
+            parent: None,
+            queued: u32::try_from(self.book.queue.len()).unwrap_or(u32::MAX),
+            disk_free_mb: spawn.spec.durable.then(|| self.disk.free_mb()).flatten(),
+            draining: self.draining,
+        };
+        let (mut root, mut depth) = (spawn.id, 0);
+        if let Some(parent) = spawn.parent {
+            let state = match batch.get(parent) {
+                Some(state) => Arc::new(state.clone()),
+                None => self.committed(parent).map_err(|error| Earlier::refused(error.into()))?,
+            };
+            root = state.root;
+            depth = state.depth + 1;
+            let store = &self.inner.store;
+            facts.parent = Some(ParentFacts {
+                depth: state.depth,
+                open: !matches!(state.run.phase, Phase::Ended(_) | Phase::Stopping { .. }),
+                live_children: self.book.live_child_count(parent),
+                tree_total: self.book.tree_total(root, || store.tree_total(root)).map_err(store_problem)?,
+                recent_spawns: self.book.recent_spawns(parent, now, self.limits.rate_window()),
+            });
+        }
+        admission::admit(&self.limits, &facts).map_err(Earlier::refused)?;
+        let handle = self.free_handle().map_err(store_problem)?;
+        let birth = Birth {
+            id: spawn.id,
+            handle,
+            spec: spawn.spec,
+            parent: spawn.parent,
+            root,
+            depth,
+            requester: spawn.requester,
+        };
+        let state = batch
+            .birth(spawn.id, accept(birth), spawn.content, spawn.idempotency, now)
+            .map_err(|error| Earlier::refused(Problem::new(ErrorCode::Panicked, error.to_string())))?;
+        self.book.step(None, state);
+        if let Some(parent) = spawn.parent {
+            self.book.note_spawn(parent, root, now);
+        }
+        Ok(spawn.id)
+    }
+
+    fn free_handle(&self) -> Result<Handle, StoreError> {
+        for length in 6..16 {
+            let handle = names::new_handle(length);
+            if !self.inner.store.handle_taken(&handle)? && !self.inner.memory.handle_taken(&handle)? {
+                return Ok(handle);
+            }
+        }
+        Ok(names::new_handle(16))
+    }
+
+    fn stage_act(&mut self, batch: &mut Batch, act: Act, answers: &mut Vec<Answer>, now: Timestamp) {
+        let Act { id, command, content, cascade, lazy: _, reply } = act;
+        match self.try_act(batch, id, command, content, now) {
+            Ok(changed) => {
+                let cascaded = if cascade { self.cascade(batch, id, now) } else { Vec::new() };
+                if let Some(reply) = reply {
+                    answers.push(Answer::Act { id, changed, cascaded, reply });
+                }
+            }
+            Err(error) => {
+                if let Some(reply) = reply {
+                    let _ = reply.send(Err(error));
+                } else {
+                    tracing::debug!(%id, %error, "a fact changed nothing");
+                }
+            }
+        }
+    }
+
+    fn try_act(
+        &mut self,
+        batch: &mut Batch,
+        id: SubagentId,
+        mut command: Command,
+        content: Option<Content>,
+        now: Timestamp,
+    ) -> Result<bool, ActError> {
+        // A birth of the same round is not committed yet.
+        let committed = match (batch.get(id), self.inner.live(id)) {
+            (Some(state), None) => Arc::new(state.clone()),
+            _ => self.committed(id)?,
+        };
+        if let Command::Conclude { children_live, .. } = &mut command {
+            *children_live = self.book.is_held_by_children(id);
+        }
+        let step = batch.act(&committed, &command, content, now).map_err(|error| match error {
+            StageError::Refused(refusal) => ActError::Refused(refusal),
+            StageError::Illegal(illegal) => ActError::Internal(illegal.to_string()),
+        })?;
+        if let (Some(before), Some(after)) = (&step.before, batch.get(id)) {
+            self.book.step(Some(before), after);
+            if after.is_ended() && !before.is_ended() {
+                let parent = after.parent;
+                self.end_waiting_parent(batch, parent, now);
+            }
+        }
+        Ok(step.changed)
+    }
+
+    /// A parent whose turn is over ends with its last child.
+    fn end_waiting_parent(&mut self, batch: &mut Batch, parent: Option<SubagentId>, now: Timestamp) {
+        let Some(parent) = parent else { return };
+        if self.book.is_held_by_children(parent) {
+            return;
+        }
+        let waits = |state: &Subagent| matches!(state.run.phase, Phase::Waiting { held: Some(_), .. });
+        let waiting = match batch.get(parent) {
+            Some(state) => waits(state),
+            None => self.inner.live(parent).is_some_and(|state| waits(&state)),
+        };
+        if waiting && let Err(error) = self.try_act(batch, parent, Command::ChildrenEnded, None, now) {
+            tracing::warn!(%parent, %error, "cannot end a run that waited for its children");
+        }
+    }
+
+    /// Stops the live descendants, except detached ones and what is below them.
+    fn cascade(&mut self, batch: &mut Batch, id: SubagentId, now: Timestamp) -> Vec<SubagentId> {
+        let mut stopped = Vec::new();
+        let mut below = vec![id];
+        while let Some(parent) = below.pop() {
+            for child in self.book.live_children(parent) {
+                let detached = |state: &Subagent| !state.spec.mode.is_delivered();
+                let is_detached = match batch.get(child) {
+                    Some(state) => detached(state),
+                    None => self.inner.live(child).is_none_or(|state| detached(&state)),
+                };
+                if is_detached {
+                    continue;
+                }
+                below.push(child);
+                let actor = Requester::subagent(parent);
+                let command = stop_command(actor.as_str(), Cause::ParentStopped);
+                if let Ok(true) = self.try_act(batch, child, command, None, now) {
+                    stopped.push(child);
+                }
+            }
+        }
+        stopped
+    }
+
+    /// Gives free slots to those that wait, fairly.
+    fn assign_slots(&mut self, batch: &mut Batch, now: Timestamp) {
+        while !self.draining && self.book.running < self.limits.running {
+            let Some(id) = self.book.queue.pop(now) else { return };
+            let command =
+                Command::Claim { owner: self.inner.node.clone(), lease_until: Timestamp::never() };
+            if let Err(error) = self.try_act(batch, id, command, None, now) {
+                tracing::warn!(%id, %error, "cannot give a slot");
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: Batch, answers: Vec<Answer>) {
+        let (durable, volatile) = batch.into_transitions();
+        let mut committed = HashMap::new();
+        if !volatile.is_empty() {
+            match self.inner.memory.commit(&volatile) {
+                Ok(_) => self.adopt(&volatile, &mut committed),
+                Err(error) => tracing::error!(%error, "the memory store refused a step"),
+            }
+        }
+        let mut failure = None;
+        if !durable.is_empty() {
+            match self.inner.store.commit(&durable) {
+                Ok(done) => {
+                    self.set_degraded(None);
+                    self.inner.feed.publish(numbered(&durable, done.first));
+                    self.adopt(&durable, &mut committed);
+                }
+                Err(error) => {
+                    tracing::error!(%error, steps = durable.len(), "a commit failed; nothing of it was kept");
+                    self.set_degraded(Some(error.to_string()));
+                    failure = Some(error);
+                }
+            }
+        }
+        if failure.is_some() || committed.len() < durable.len() + volatile.len() {
+            let live = self.inner.live.read().unwrap_or_else(PoisonError::into_inner);
+            self.book = Book::of(live.values().map(|state| &**state));
+            drop(live);
+            // Do not spin on a store that takes nothing: what is still needed is seen again by the slow timer.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for state in committed.values() {
+            effects::begin(&self.inner, state);
+        }
+        self.answer(answers, &committed, failure);
+    }
+
+    /// Makes committed states the ones that everybody sees.
+    fn adopt(&mut self, transitions: &[Transition], committed: &mut HashMap<SubagentId, Arc<Subagent>>) {
+        let mut live = self.inner.live.write().unwrap_or_else(PoisonError::into_inner);
+        for transition in transitions {
+            let state = &transition.state;
+            if state.is_ended() {
+                live.remove(&state.id);
+                self.recent.put(state);
+            } else {
+                live.insert(state.id, Arc::clone(state));
+                self.recent.forget(state.id);
+            }
+            committed.insert(state.id, Arc::clone(state));
+        }
+        drop(live);
+        for transition in transitions.iter().filter(|transition| transition.state.is_ended()) {
+            self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(&transition.state.id);
+            self.inner.waiters.ended(&transition.state);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        answers: Vec<Answer>,
+        committed: &HashMap<SubagentId, Arc<Subagent>>,
+        failure: Option<StoreError>,
+    ) {
+        let failed = || failure.clone().unwrap_or(StoreError::Backend { reason: String::from("nothing was kept") });
+        for answer in answers {
+            // A caller that went away is no concern of the writer.
+            match answer {
+                Answer::Spawn { id, reply } => {
+                    let _ = reply.send(match committed.get(&id) {
+                        Some(state) => Ok(Spawned { state: Arc::clone(state), existing: false }),
+                        None => Err(ActError::Store(failed()).into()),
+                    });
+                }
+                Answer::Act { id, changed, cascaded, reply } => {
+                    let state = match (committed.get(&id), changed) {
+                        (Some(state), _) => Ok(Arc::clone(state)),
+                        (None, false) => self.committed(id),
+                        (None, true) => Err(ActError::Store(failed())),
+                    };
+                    let _ = reply.send(state.map(|state| Acted { state, changed, cascaded }));
+                }
+            }
+        }
+    }
+
+    fn set_degraded(&self, reason: Option<String>) {
+        *self.inner.gauges.degraded.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    fn show_gauges(&self) {
+        let gauges = &self.inner.gauges;
+        gauges.running.store(self.book.running, Ordering::Relaxed);
+        gauges.queued.store(u32::try_from(self.book.queue.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+}
+
+/// How a spawn ended before the commit.
+enum Earlier {
+    Existing(Arc<Subagent>),
+    Refused(Box<Problem>),
+}
+
+impl Earlier {
+    fn refused(problem: Problem) -> Self {
+        Self::Refused(Box::new(problem))
+    }
+}
+
+fn store_problem(error: StoreError) -> Earlier {
+    Earlier::refused(ActError::Store(error).into())
+}
+
+/// The events of a batch with their numbers.
+fn numbered(transitions: &[Transition], first: Cursor) -> Vec<Event> {
+    transitions
+        .iter()
+        .flat_map(|transition| transition.events.iter().map(move |fact| (transition.state.id, fact)))
+        .zip(first.0..)
+        .map(|((subagent, fact), seq)| Event {
+            seq: Cursor(seq),
+            at: fact.at,
+            subagent,
+            run: fact.run,
+            kind: fact.kind.clone(),
+        })
+        .collect()
+}

@@ -1,0 +1,317 @@
+//! Queries. Each takes a connection that only reads; rows that cannot be read go to the quarantine.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Params, params};
+use subagent_core::run::Subagent;
+use subagent_model::{Cursor, Event, Handle, Requester, RunNumber, Status, SubagentId};
+use subagent_store::{
+    ContentKind, ContentPart, DamagedRow, ListFilter, ListPage, LivePage, Resolved, filter, prefix,
+};
+use uuid::Uuid;
+
+use crate::codec::{self, Decoded, EVENT, RECORD, id_at, id_bytes};
+use crate::quarantine::Quarantine;
+use crate::write::{CHUNK, by_handle, unsigned};
+
+/// One row of an answer: its place in the order, and what it is.
+type Found = (SubagentId, Result<Arc<Subagent>, DamagedRow>);
+
+pub(crate) fn get(
+    connection: &Connection,
+    quarantine: &Quarantine,
+    id: SubagentId,
+) -> rusqlite::Result<Option<Result<Arc<Subagent>, DamagedRow>>> {
+    let sql = format!("SELECT {RECORD} FROM subagent WHERE id = ?1");
+    Ok(rows(connection, quarantine, &sql, [id_bytes(id)])?.pop().map(|(_, found)| found))
+}
+
+pub(crate) fn resolve(connection: &Connection, name: &str) -> rusqlite::Result<Resolved> {
+    if name.is_empty() {
+        return Ok(Resolved::None);
+    }
+    if let Some(id) = by_handle(connection, name)? {
+        return Ok(Resolved::One(id));
+    }
+    let most = i64::try_from(Resolved::MOST + 1).unwrap_or(i64::MAX);
+    let named = |row: &rusqlite::Row<'_>| Ok((id_at(row, 0)?, Handle(row.get(1)?)));
+    let mut found: Vec<(SubagentId, Handle)> = Vec::new();
+    // The order of the index is that of bytes: what begins with the name stands together, right after it.
+    let mut by_handle =
+        connection.prepare_cached("SELECT id, handle FROM subagent WHERE handle >= ?1 ORDER BY handle LIMIT ?2")?;
+    for row in by_handle.query_map(params![name, most], named)? {
+        let row = row?;
+        if !row.1.as_str().starts_with(name) {
+            break;
+        }
+        found.push(row);
+    }
+    if let Some((low, high)) = prefix::ids(name) {
+        let sql = "SELECT id, handle FROM subagent WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT ?3";
+        let mut by_id = connection.prepare_cached(sql)?;
+        let by_id = by_id.query_map(params![id_bytes(low), id_bytes(high), most], named)?;
+        let by_id: Vec<(SubagentId, Handle)> = by_id.collect::<Result<_, _>>()?;
+        // A whole id is exact: it stands before handles that begin with it.
+        if low == high && !by_id.is_empty() {
+            return Ok(Resolved::One(low));
+        }
+        found.extend(by_id);
+    }
+    Ok(Resolved::from_candidates(found))
+}
+
+pub(crate) fn list(
+    connection: &Connection,
+    quarantine: &Quarantine,
+    asked: &ListFilter,
+) -> rusqlite::Result<ListPage> {
+    let len = filter::page_len(asked);
+    let mut found: Vec<Found> = Vec::new();
+    for (sql, of) in sources(asked) {
+        let of = of.unwrap_or_default();
+        let before = asked.before.map_or([0xff; 16], id_bytes);
+        let limit = i64::try_from(len + 1).unwrap_or(i64::MAX);
+        let requester = asked.requester.as_deref();
+        found.extend(rows(connection, quarantine, &sql, params![before, limit, requester, of])?);
+    }
+    // Each source is in order; together they are not.
+    found.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+    let more = found.len() > len;
+    found.truncate(len);
+    let mut page = ListPage { next: found.last().filter(|_| more).map(|(id, _)| *id), ..ListPage::default() };
+    for (_, found) in found {
+        match found {
+            Ok(state) => page.items.push(state),
+            Err(row) => page.damaged.push(row),
+        }
+    }
+    Ok(page)
+}
+
+/// The value of a source's own column.
+#[derive(Default)]
+enum Of {
+    #[default]
+    Nothing,
+    Parent(SubagentId),
+    Status(Status),
+}
+
+impl rusqlite::ToSql for Of {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+        Ok(match self {
+            Self::Nothing => ToSqlOutput::Owned(Value::Null),
+            Self::Parent(id) => ToSqlOutput::Owned(Value::Blob(id_bytes(*id).to_vec())),
+            Self::Status(status) => ToSqlOutput::Borrowed(ValueRef::Text(status.as_str().as_bytes())),
+        })
+    }
+}
+
+/// The queries that together give a page: each walks one index from the newest on and stops when the page is full.
+/// Named indices, because without statistics SQLite would rather walk all ids. Parameters: 1 the place, 2 the length,
+/// 3 the requester, 4 the source's own.
+fn sources(asked: &ListFilter) -> Vec<(String, Option<Of>)> {
+    let wanted = |status: &Status| {
+        (asked.status.is_empty() || asked.status.contains(status)) && !(asked.live && status.is_final())
+    };
+    let wanted: Vec<Status> = Status::ALL.into_iter().filter(wanted).collect();
+    let words: Vec<String> = wanted.iter().map(|status| format!("'{status}'")).collect();
+    let words = words.join(", ");
+    let select = |from: &str, which: &str| {
+        format!(
+            "SELECT {RECORD} FROM subagent {from} WHERE {which} AND id < ?1 AND (?3 IS NULL OR requester = ?3) \
+             AND (TRUE OR ?4 IS NULL) ORDER BY id DESC LIMIT ?2"
+        )
+    };
+    let all = wanted.len() == Status::ALL.len();
+    let among = |which: &str| if all { which.to_owned() } else { format!("{which} AND status IN ({words})") };
+    if let Some(parent) = asked.parent {
+        return vec![(select("INDEXED BY subagent_child", &among("parent = ?4")), Some(Of::Parent(parent)))];
+    }
+    if all && asked.requester.is_some() {
+        return vec![(select("INDEXED BY subagent_requester", "requester = ?3"), None)];
+    }
+    if all {
+        return vec![(select("", "TRUE"), None)];
+    }
+    let mut sources = Vec::new();
+    if wanted.iter().any(|status| !status.is_final()) {
+        sources.push((select("INDEXED BY subagent_live", &among("live = 1")), None));
+    }
+    let ended = wanted.into_iter().filter(|status| status.is_final());
+    sources.extend(ended.map(|status| {
+        (select("INDEXED BY subagent_ended", "live = 0 AND status = ?4"), Some(Of::Status(status)))
+    }));
+    sources
+}
+
+pub(crate) fn live(connection: &Connection, quarantine: &Quarantine) -> rusqlite::Result<LivePage> {
+    let sql = format!("SELECT {RECORD} FROM subagent INDEXED BY subagent_live WHERE live = 1 ORDER BY id");
+    let mut page = LivePage::default();
+    for (_, found) in rows(connection, quarantine, &sql, [])? {
+        match found {
+            Ok(state) => page.items.push(state),
+            Err(row) => page.damaged.push(row),
+        }
+    }
+    Ok(page)
+}
+
+pub(crate) fn owed(
+    connection: &Connection,
+    quarantine: &Quarantine,
+    requester: Option<&Requester>,
+    after: Option<SubagentId>,
+    limit: u32,
+) -> rusqlite::Result<Vec<Arc<Subagent>>> {
+    let mut place = match after {
+        Some(id) => connection
+            .prepare_cached("SELECT ended_at FROM subagent WHERE id = ?1")?
+            .query_row([id_bytes(id)], |row| row.get::<_, Option<i64>>(0))
+            .optional()?
+            .flatten()
+            .map(|at| (at, id_bytes(id))),
+        None => None,
+    };
+    let limit = limit as usize;
+    let mut items = Vec::new();
+    loop {
+        // Narrow rows are sorted, and only the chosen ones are read whole.
+        let of = if requester.is_some() { "AND requester = ?1" } else { "AND ?1 IS NULL" };
+        let sql = format!(
+            "SELECT {RECORD}, ended_at FROM subagent WHERE n IN (SELECT n FROM subagent INDEXED BY subagent_owed \
+             WHERE owed = 1 {of} AND (ended_at, id) > (?2, ?3) ORDER BY ended_at, id LIMIT ?4) ORDER BY ended_at, id"
+        );
+        let (at, id) = place.unwrap_or((i64::MIN, [0; 16]));
+        let wanted = i64::try_from(limit - items.len()).unwrap_or(i64::MAX);
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut found = statement.query(params![requester.map(Requester::as_str), at, id, wanted])?;
+        let mut read = 0;
+        while let Some(row) = found.next()? {
+            read += 1;
+            place = Some((row.get(5)?, row.get(0)?));
+            if let Some((_, Ok(state))) = set_aside(quarantine, codec::record(row)?) {
+                items.push(state);
+            }
+        }
+        // Damaged rows leave room on the page, never an end that is none.
+        if read < wanted || items.len() >= limit {
+            return Ok(items);
+        }
+    }
+}
+
+pub(crate) fn owed_count(connection: &Connection, requester: Option<&Requester>) -> rusqlite::Result<u64> {
+    let count = |row: &rusqlite::Row<'_>| row.get(0).map(unsigned);
+    match requester {
+        None => connection
+            .prepare_cached("SELECT count(*) FROM subagent INDEXED BY subagent_owed WHERE owed = 1")?
+            .query_row([], count),
+        Some(requester) => connection
+            .prepare_cached("SELECT count(*) FROM subagent INDEXED BY subagent_owed WHERE owed = 1 AND requester = ?1")?
+            .query_row([requester.as_str()], count),
+    }
+}
+
+pub(crate) fn events(
+    connection: &Connection,
+    quarantine: &Quarantine,
+    after: Cursor,
+    limit: u32,
+) -> rusqlite::Result<Vec<Event>> {
+    let limit = limit as usize;
+    let mut after = i64::try_from(after.0).unwrap_or(i64::MAX);
+    let mut events = Vec::new();
+    let sql = format!("SELECT {EVENT} FROM event WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    loop {
+        let wanted = i64::try_from(limit - events.len()).unwrap_or(i64::MAX);
+        let mut found = statement.query(params![after, wanted])?;
+        let mut read = 0;
+        while let Some(row) = found.next()? {
+            read += 1;
+            after = row.get(0)?;
+            match codec::event(row)?.1 {
+                Ok(event) => events.push(event),
+                Err(row) => quarantine.put(&row, None),
+            }
+        }
+        // An empty answer means the end of the log, so a page of damaged events is passed over here.
+        if read < wanted || events.len() >= limit {
+            return Ok(events);
+        }
+    }
+}
+
+pub(crate) fn content(
+    connection: &Connection,
+    id: SubagentId,
+    (run, kind): (RunNumber, ContentKind),
+    offset: u64,
+    max: u32,
+) -> rusqlite::Result<Option<ContentPart>> {
+    let size = CHUNK as u64;
+    let (first, last) = (offset / size, offset.saturating_add(u64::from(max)).saturating_sub(1) / size);
+    let sql = "SELECT chunk, total, bytes FROM content WHERE n = (SELECT n FROM subagent WHERE id = ?1) \
+               AND run = ?2 AND kind = ?3 AND (chunk = 0 OR chunk BETWEEN ?4 AND ?5) ORDER BY chunk";
+    let mut statement = connection.prepare_cached(sql)?;
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let values = params![id_bytes(id), run.0, kind.as_str(), number(first), number(last)];
+    let mut found = statement.query(values)?;
+    let mut part: Option<ContentPart> = None;
+    while let Some(row) = found.next()? {
+        let (chunk, total) = (unsigned(row.get(0)?), unsigned(row.get(1)?));
+        let part = part.get_or_insert_with(|| ContentPart { bytes: Vec::new(), total });
+        // The first piece is always read, for the size of the whole.
+        if chunk < first {
+            continue;
+        }
+        let bytes = row.get_ref(2)?.as_blob().map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, Box::new(error)))?;
+        let start = usize::try_from(offset.saturating_sub(chunk * size)).unwrap_or(usize::MAX).min(bytes.len());
+        let room = max as usize - part.bytes.len();
+        let end = start.saturating_add(room).min(bytes.len());
+        part.bytes.extend_from_slice(&bytes[start..end]);
+    }
+    Ok(part)
+}
+
+pub(crate) fn children(connection: &Connection, parent: SubagentId) -> rusqlite::Result<Vec<SubagentId>> {
+    let mut statement = connection.prepare_cached("SELECT id FROM subagent WHERE parent = ?1 ORDER BY id")?;
+    let children = statement.query_map([id_bytes(parent)], |row| id_at(row, 0))?;
+    children.collect()
+}
+
+pub(crate) fn tree_total(connection: &Connection, root: SubagentId) -> rusqlite::Result<u32> {
+    let sql = "SELECT coalesce((SELECT below FROM tree WHERE root = ?1), 0) \
+               + EXISTS (SELECT 1 FROM subagent WHERE id = ?1)";
+    let total: i64 = connection.prepare_cached(sql)?.query_row([id_bytes(root)], |row| row.get(0))?;
+    Ok(u32::try_from(total).unwrap_or(u32::MAX))
+}
+
+fn rows(
+    connection: &Connection,
+    quarantine: &Quarantine,
+    sql: &str,
+    values: impl Params,
+) -> rusqlite::Result<Vec<Found>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(values)?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.extend(set_aside(quarantine, codec::record(row)?));
+    }
+    Ok(rows)
+}
+
+/// A row with its place; a damaged one is remembered. One whose very id cannot be read has no place.
+fn set_aside(quarantine: &Quarantine, decoded: Decoded) -> Option<Found> {
+    match decoded {
+        Decoded::Sound(state) => Some((state.id, Ok(state))),
+        Decoded::Damaged { row, id, owed_to } => {
+            quarantine.put(&row, owed_to);
+            let lowest = || SubagentId::from_uuid(Uuid::nil());
+            Some((id.unwrap_or_else(lowest), Err(row)))
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! A store in a directory that goes with it.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::ops::Deref;
+use std::path::PathBuf;
+
+use subagent_store_sqlite::{FILE_NAME, OpenOptions, SqliteStore};
+use tempfile::TempDir;
+
+pub struct Temp {
+    // Before the directory: closed first.
+    store: Option<SqliteStore>,
+    dir: TempDir,
+}
+
+impl Temp {
+    pub fn new() -> Self {
+        Self::with(&OpenOptions::default())
+    }
+
+    pub fn with(options: &OpenOptions) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { store: Some(SqliteStore::open(dir.path(), options).unwrap()), dir }
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.dir.path().join(FILE_NAME)
+    }
+
+    /// Closes it, lets `change` at the file, and opens it again.
+    pub fn reopen_after(&mut self, change: impl FnOnce(&rusqlite::Connection)) {
+        self.store = None;
+        let connection = rusqlite::Connection::open(self.file()).unwrap();
+        change(&connection);
+        drop(connection);
+        self.store = Some(SqliteStore::open(self.dir.path(), &OpenOptions::default()).unwrap());
+    }
+}
+
+impl Deref for Temp {
+    type Target = SqliteStore;
+
+    fn deref(&self) -> &SqliteStore {
+        self.store.as_ref().unwrap()
+    }
+}

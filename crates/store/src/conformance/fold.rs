@@ -1,0 +1,105 @@
+//! Events and records say the same.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use subagent_core::run::{Command, Phase, Subagent, decide, fold};
+use subagent_model::{AttemptNumber, BoundedText, Cause, Cursor, Outcome, Timestamp, Usage};
+
+use super::Samples;
+use crate::{Store, Transition, audit};
+
+/// Random lives in random batches: afterwards the events of each fold to its stored state, value for value.
+pub fn events_fold_to_the_stored_state<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
+    let store = make();
+    let mut samples = Samples::default();
+    let mut chance = Chance(0x5eed);
+    let mut states: Vec<Arc<Subagent>> = Vec::new();
+    for _ in 0..150 {
+        let mut batch: Vec<Transition> = Vec::new();
+        for _ in 0..=chance.below(6) {
+            if states.is_empty() || chance.below(5) == 0 {
+                let birth = if states.is_empty() || chance.below(2) == 0 {
+                    samples.birth()
+                } else {
+                    let parent = chance.below(states.len());
+                    samples.child(&states[parent])
+                };
+                states.push(Arc::clone(&birth.state));
+                batch.push(birth);
+                continue;
+            }
+            let which = chance.below(states.len());
+            let state = &states[which];
+            let now = samples.now();
+            let Ok(facts) = decide(state, &command(&mut chance, state), now) else { continue };
+            if facts.is_empty() {
+                continue;
+            }
+            let step = Transition::step(state, facts, now).unwrap();
+            states[which] = Arc::clone(&step.state);
+            batch.push(step);
+        }
+        store.commit(&batch).unwrap();
+    }
+    let events = store.events(Cursor(0), u32::MAX).unwrap();
+    assert!(events.len() > 300, "the lives are too short: {}", events.len());
+    for state in &states {
+        let own = events.iter().filter(|event| event.subagent == state.id);
+        let folded = fold(own).unwrap();
+        assert_eq!(folded.as_ref(), Some(&**state));
+        assert_eq!(store.get(state.id).unwrap().as_ref(), Some(state));
+    }
+    let seen = audit(&*store).unwrap();
+    assert_eq!((seen.records, seen.events, seen.problems), (states.len() as u64, events.len() as u64, vec![]));
+}
+
+fn command(chance: &mut Chance, state: &Subagent) -> Command {
+    let attempt = AttemptNumber(state.last_attempt.0.saturating_sub(u32::from(chance.below(8) == 0)));
+    let carrier = String::from("sse");
+    match chance.below(14) {
+        0 | 1 => Samples::claim(),
+        2 | 3 => Command::Started { attempt, process: None },
+        4 => Command::Renew { attempt, lease_until: Timestamp::never() },
+        5 | 6 => {
+            let cost_usd = Some(0.1 + 0.000_37 * f64::from(attempt.0));
+            let used = Usage { input: 3, output: 5, cache_write: 7, cache_read: 11, total: 15, cost_usd };
+            Command::Progress { attempt, turns: 1, tool_uses: 2, compactions: 0, usage: Some(used) }
+        }
+        7 => Command::Requeue {
+            attempt,
+            reason: String::from("no room"),
+            exit: None,
+            not_before: None,
+            max_attempts: 3,
+        },
+        8 => {
+            let conclusion = Samples::conclude(attempt, Outcome::Completed, "é漢🦀 \"done\"\n");
+            match conclusion {
+                Command::Conclude { attempt, conclusion, .. } => {
+                    Command::Conclude { attempt, conclusion, children_live: chance.below(2) == 0 }
+                }
+                other => other,
+            }
+        }
+        9 => Command::Stop { actor: String::from("me"), cause: Cause::Requested },
+        10 if matches!(state.run.phase, Phase::Waiting { .. }) => Command::ChildrenEnded,
+        10 => Command::Gone { attempt, evidence: String::from("nothing is left") },
+        11 => Command::ClaimDelivery { carrier, until: Timestamp::never() },
+        12 => Command::Acknowledge { by: state.requester.clone() },
+        _ => {
+            let prompt = BoundedText::whole("go on").unwrap();
+            Command::Resume { prompt, requester: state.requester.clone() }
+        }
+    }
+}
+
+/// The same numbers each time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+}

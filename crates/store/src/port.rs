@@ -1,0 +1,86 @@
+//! The port itself.
+
+use std::sync::Arc;
+
+use subagent_core::run::Subagent;
+use subagent_model::request::{DamagedRow, ListFilter};
+use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId};
+
+use crate::error::StoreError;
+use crate::reply::{ContentPart, ListPage, LivePage, Resolved, StoreMode};
+use crate::transition::{Committed, ContentKind, IdempotencyKey, Transition};
+
+/// A store of subagents. Every method may be called from any thread; reads go on while a commit waits for the disk.
+pub trait Store: Send + Sync + 'static {
+    /// Writes a batch: all of it, durable on return, or nothing. A batch may hold several steps of one subagent, each
+    /// on the one before it.
+    fn commit(&self, batch: &[Transition]) -> Result<Committed, StoreError>;
+
+    /// The state of a subagent. A damaged record is [`StoreError::Damaged`].
+    fn get(&self, id: SubagentId) -> Result<Option<Arc<Subagent>>, StoreError>;
+
+    /// What a name stands for: an exact handle or id (in any case, hyphens optional), else the only beginning of a
+    /// handle or id. Never the newest of several. The empty name stands for nothing.
+    fn resolve(&self, name: &str) -> Result<Resolved, StoreError>;
+
+    /// A page of subagents, newest first by id. What is asked for is joined by "and"; `before` continues a page.
+    fn list(&self, filter: &ListFilter) -> Result<ListPage, StoreError>;
+
+    /// Everything that has not ended. Costs nothing for what has.
+    fn live(&self) -> Result<LivePage, StoreError>;
+
+    /// Ends that are not acknowledged yet, oldest end first, of one requester or of all. `after` continues after that
+    /// one; when its place is not known any more it starts from the beginning. Damaged rows are left out.
+    fn owed(
+        &self,
+        requester: Option<&Requester>,
+        after: Option<SubagentId>,
+        limit: u32,
+    ) -> Result<Vec<Arc<Subagent>>, StoreError>;
+
+    /// How many ends [`Self::owed`] would give. Cheap. Rows that are known to be damaged are not counted.
+    fn owed_count(&self, requester: Option<&Requester>) -> Result<u64, StoreError>;
+
+    /// Events after a position, oldest first. An empty answer means that there are no more yet. A damaged event is
+    /// left out: its number is missing.
+    fn events(&self, after: Cursor, limit: u32) -> Result<Vec<Event>, StoreError>;
+
+    /// Number of the last event.
+    fn head(&self) -> Result<Cursor, StoreError>;
+
+    /// A part of a whole text; `None` when it was never too long for its preview.
+    fn content(
+        &self,
+        id: SubagentId,
+        run: RunNumber,
+        kind: ContentKind,
+        offset: u64,
+        max: u32,
+    ) -> Result<Option<ContentPart>, StoreError>;
+
+    /// The subagent that a request with this key gave.
+    fn by_idempotency_key(&self, key: &IdempotencyKey) -> Result<Option<SubagentId>, StoreError>;
+
+    /// The children of a subagent, oldest first.
+    fn children(&self, parent: SubagentId) -> Result<Vec<SubagentId>, StoreError>;
+
+    /// Births in a tree over its whole life, the root included. Deleting members does not lower it; deleting the root
+    /// forgets it.
+    fn tree_total(&self, root: SubagentId) -> Result<u32, StoreError>;
+
+    /// True when a subagent has this handle.
+    fn handle_taken(&self, handle: &Handle) -> Result<bool, StoreError>;
+
+    /// Removes records with their texts and keys, and says how many. What has not ended, is still owed, or is not
+    /// there is passed over. Events stay, so that cursors have no gaps.
+    fn delete(&self, ids: &[SubagentId]) -> Result<u32, StoreError>;
+
+    /// Everything that reads have found to be damaged so far. It looks for nothing: [`crate::audit`] does.
+    fn damaged(&self) -> Result<Vec<DamagedRow>, StoreError>;
+
+    /// The identity of this store, stable over restarts.
+    fn node(&self) -> NodeId;
+
+    /// Whether it takes commits.
+    fn mode(&self) -> StoreMode;
+}

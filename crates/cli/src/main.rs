@@ -1,2 +1,7 @@
-//! The `subagent` command: wiring of daemon, client and command line.
-fn main() {}
+//! The `subagent` program. Everything it does is in the library beside it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    subagent_cli::main()
+}

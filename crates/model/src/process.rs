@@ -143,7 +143,7 @@ pub struct ExitRecord {
     /// Bytes of either stream that are no longer in the log (rotation, full disk).
     #[serde(default)]
     pub dropped_bytes: u64,
-    /// Logical end of the frame log.
+    /// Logical end of the frame log before its last frame, which holds this record.
     #[serde(default)]
     pub log_end: u64,
     /// Processes that outlived the direct child and were ended by the shim.

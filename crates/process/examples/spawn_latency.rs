@@ -53,7 +53,9 @@ async fn measure() {
     for round in 0..rounds {
         let attempt_dir = dir.path().join(round.to_string());
         std::fs::create_dir(&attempt_dir).unwrap();
-        if pause { tokio::time::sleep(Duration::from_millis(2)).await; }
+        if pause {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         let job = StartJob::new(round.to_string(), attempt_dir.to_str().unwrap(), "/bin/true", "/");
         let begin = Instant::now();
         shim.start(job).await.unwrap();

@@ -14,8 +14,8 @@ pub mod shim;
 
 pub use identity::{identify, is_alive, signal_checked};
 pub use shim::{
-    Containment, ContainmentReport, ExitWait, Graces, LaunchError, LauncherConfig, LiveShim, PoolConfig, Shim,
-    ShimError, ShimLauncher, ShimPool, StartError, StartJob, Started, survey,
+    Containment, ContainmentReport, ExitWait, Graces, LaunchError, LauncherConfig, LiveShim, PoolConfig,
+    Shim, ShimError, ShimLauncher, ShimPool, StartError, StartJob, Started, survey,
 };
 pub use subagent_core::frame::control::{Resource, ResourceLimit, ShimState, ShimStatus, StdinSource};
 pub use subagent_model::process::{

@@ -7,7 +7,10 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use subagent_core::frame::control::{segment_index, segment_name};
-use subagent_core::frame::{Decoder, Frame, FrameError, Gap, Item, Kind, SEGMENT_HEADER_LEN, SegmentHeader};
+use subagent_core::frame::{
+    Decoder, FRAME_HEADER_LEN, Frame, FrameError, Gap, Item, Kind, MAX_PAYLOAD, SEGMENT_HEADER_LEN,
+    SegmentHeader,
+};
 
 /// Bytes read from a segment at once.
 const CHUNK: usize = 128 * 1024;
@@ -183,20 +186,53 @@ impl FrameLog {
     }
 
     fn segments(&self) -> io::Result<Vec<(u32, PathBuf)>> {
-        let entries = match std::fs::read_dir(&self.dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
+        segments(&self.dir)
+    }
+}
+
+fn segments(dir: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        if let Some(index) = entry?.file_name().to_str().and_then(segment_index) {
+            found.push((index, dir.join(segment_name(index))));
+        }
+    }
+    found.sort_unstable_by_key(|(index, _)| *index);
+    Ok(found)
+}
+
+/// The last whole frame of a log, found from its end without reading all of it.
+pub(crate) fn last_frame(dir: &Path) -> Result<Option<Frame>, LogError> {
+    for (_, path) in segments(dir)?.iter().rev() {
+        let Some((mut file, _)) = open_segment(path)? else {
+            continue;
         };
-        let mut found = Vec::new();
-        for entry in entries {
-            if let Some(index) = entry?.file_name().to_str().and_then(segment_index) {
-                found.push((index, self.dir.join(segment_name(index))));
+        let length = file.metadata()?.len();
+        // Room for the longest frame and one more, so that the last one is whole.
+        let window = 2 * (FRAME_HEADER_LEN + MAX_PAYLOAD) as u64;
+        let start = length.saturating_sub(window).max(SEGMENT_HEADER_LEN as u64);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(window).read_to_end(&mut bytes)?;
+        let mut decoder = Decoder::at_frame(start);
+        decoder.push(&bytes);
+        decoder.end();
+        let mut last = None;
+        while let Some(item) = decoder.next_item()? {
+            if let Item::Frame(frame) = item {
+                last = Some(frame);
             }
         }
-        found.sort_unstable_by_key(|(index, _)| *index);
-        Ok(found)
+        if last.is_some() {
+            return Ok(last);
+        }
     }
+    Ok(None)
 }
 
 enum Opened {

@@ -4,6 +4,7 @@
 
 mod connection;
 mod handle;
+mod held;
 mod job;
 mod launcher;
 mod pool;

@@ -366,9 +366,8 @@ impl Attempt {
         if let Some(input) = &mut self.input {
             input.close(&mut self.log);
         }
-        self.log.control(&ControlFrame::Exit { code: exit_code, signal, cause: self.cause });
         let oom_after = cgroup.and_then(Cgroup::oom_kills);
-        ExitRecord {
+        let record = ExitRecord {
             version: EXIT_RECORD_VERSION,
             attempt: self.key.clone(),
             process: Some(self.process.clone()),
@@ -388,7 +387,9 @@ impl Attempt {
             log_error: self.log.error(),
             oom_killed: self.oom_before.zip(oom_after).map(|(before, after)| after > before),
             usage: self.child.as_ref().map_or_else(ProcessUsage::default, |child| usage(&child.usage)),
-        }
+        };
+        self.log.control(&ControlFrame::Exit { record: Box::new(record.clone()) });
+        record
     }
 }
 

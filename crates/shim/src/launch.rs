@@ -42,7 +42,8 @@ pub(crate) fn start(
         .rlimits
         .iter()
         .map(|limit| {
-            let values = libc::rlimit { rlim_cur: limit.soft as libc::rlim_t, rlim_max: limit.hard as libc::rlim_t };
+            let values =
+                libc::rlimit { rlim_cur: limit.soft as libc::rlim_t, rlim_max: limit.hard as libc::rlim_t };
             (resource_code(limit.resource), values)
         })
         .collect();
@@ -129,7 +130,10 @@ impl Strings {
                     message: "an environment variable has an unusable name".to_owned(),
                 });
             }
-            env.push(CString::new([name.as_str(), "=", value.as_str()].concat()).map_err(|_| nul("the environment"))?);
+            env.push(
+                CString::new([name.as_str(), "=", value.as_str()].concat())
+                    .map_err(|_| nul("the environment"))?,
+            );
         }
         Ok(Self {
             program: CString::new(program).map_err(|_| nul("the program's path"))?,
@@ -179,9 +183,7 @@ fn find_program(request: &StartRequest) -> Result<String, StartFailure> {
         }
     }
     match denied {
-        Some((path, error)) => {
-            Err(failure(StartStage::Program, &error, &format!("cannot execute {path:?}")))
-        }
+        Some((path, error)) => Err(failure(StartStage::Program, &error, &format!("cannot execute {path:?}"))),
         None => Err(refusal(
             StartStage::Program,
             libc::ENOENT,
@@ -203,7 +205,11 @@ fn check_cwd(cwd: &str) -> Result<(), StartFailure> {
         return Err(refusal(StartStage::Cwd, libc::ENOENT, "no working directory was given".to_owned()));
     }
     if !cwd.starts_with('/') {
-        return Err(refusal(StartStage::Cwd, libc::EINVAL, format!("working directory {cwd:?} is not absolute")));
+        return Err(refusal(
+            StartStage::Cwd,
+            libc::EINVAL,
+            format!("working directory {cwd:?} is not absolute"),
+        ));
     }
     let what = format!("cannot enter the working directory {cwd:?}");
     let metadata = std::fs::metadata(cwd).map_err(|error| failure(StartStage::Cwd, &error, &what))?;

@@ -8,7 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use subagent_core::frame::control::{Event, PROTOCOL, Request, SPOOL_FILE, ShimState, ShimStatus, StartRequest};
+use subagent_core::frame::control::{
+    Event, PROTOCOL, Request, SPOOL_FILE, ShimState, ShimStatus, StartRequest,
+};
 use subagent_model::process::{
     EXIT_RECORD_VERSION, ExitCause, ExitRecord, ProcessIdentity, StartFailure, StartStage,
 };
@@ -282,7 +284,11 @@ impl Server {
                 true
             }
             Ok(Request::Hello { protocol }) => {
-                refuse(connection, "hello", format!("protocol {protocol} is not spoken here, only {PROTOCOL}"));
+                refuse(
+                    connection,
+                    "hello",
+                    format!("protocol {protocol} is not spoken here, only {PROTOCOL}"),
+                );
                 false
             }
             _ => false,
@@ -320,7 +326,11 @@ impl Server {
         match request {
             Request::Hello { protocol } if protocol == PROTOCOL => self.hello(connection),
             Request::Hello { protocol } => {
-                refuse(connection, "hello", format!("protocol {protocol} is not spoken here, only {PROTOCOL}"));
+                refuse(
+                    connection,
+                    "hello",
+                    format!("protocol {protocol} is not spoken here, only {PROTOCOL}"),
+                );
             }
             Request::Start(start) => self.start(connection, &start),
             Request::Stdin { len } => {
@@ -396,10 +406,7 @@ impl Server {
                     self.attempt = Some(attempt);
                     None
                 }
-                Err(failure) => {
-                    leave_start_failure(request, &failure);
-                    Some(failure)
-                }
+                Err(failure) => Some(failure),
             }
         };
         if let Some(failure) = failure {
@@ -407,7 +414,9 @@ impl Server {
             if self.attempt.is_none() {
                 while matches!(sys::wait_any(), Wait::Reaped(_)) {}
             }
-            connection.send(&Event::StartFailed { attempt: request.attempt.clone(), failure });
+            let event = Event::StartFailed { attempt: request.attempt.clone(), failure: failure.clone() };
+            connection.send(&event);
+            leave_start_failure(request, &failure);
         }
     }
 
@@ -451,19 +460,24 @@ impl Server {
             return;
         };
         let dir = attempt.dir().clone();
-        // The event goes first: making a file can take longer than everything else together, and whoever
-        // reads the event does not need the file. With nobody connected the file is all there is.
+        // With somebody connected who takes the event, the copy at the end of the log is enough: making
+        // one more file can cost more than everything else together. `settle_record` makes it as soon as
+        // the connection goes away before the release.
         if let Some(controller) = &mut self.controller {
             controller.send(&Event::Exited { attempt: exit.attempt.clone(), record: Box::new(exit.clone()) });
         } else {
             attempt.log_mut().sync();
         }
-        let mut written = record::write(&dir, &exit).is_ok();
-        if !written {
-            // Most likely the disk is full: the input's spool and old output are worth less than the record.
-            attempt.log_mut().free_space();
-            let _ = std::fs::remove_file(dir.join(SPOOL_FILE));
+        let mut written = false;
+        if attempt.log_mut().error().is_some() {
+            // The log may lack its copy. Most likely the disk is full: the input's spool and old output are
+            // worth less than the record.
             written = record::write(&dir, &exit).is_ok();
+            if !written {
+                attempt.log_mut().free_space();
+                let _ = std::fs::remove_file(dir.join(SPOOL_FILE));
+                written = record::write(&dir, &exit).is_ok();
+            }
         }
         self.attempt = None;
         self.ended = Some(Ended { record: exit, dir, written, durable: false, retry_at: 0, retries: 0 });
@@ -528,7 +542,9 @@ fn refuse(connection: &mut Connection, request: &str, reason: String) {
 /// because the attempt ran before must not touch what that run left.
 fn leave_start_failure(request: &StartRequest, failure: &StartFailure) {
     let dir = Path::new(&request.dir);
-    if failure.errno == libc::EEXIST || std::fs::create_dir_all(dir).is_err() {
+    if matches!(failure.errno, libc::EEXIST | libc::EBUSY | libc::ESHUTDOWN)
+        || std::fs::create_dir_all(dir).is_err()
+    {
         return;
     }
     let exit = ExitRecord {
@@ -541,5 +557,5 @@ fn leave_start_failure(request: &StartRequest, failure: &StartFailure) {
         ..ExitRecord::default()
     };
     // The event tells the same; the record is a second copy.
-    let _ = record::write(dir, &exit).and_then(|()| record::make_durable(dir));
+    let _ = record::write(dir, &exit);
 }

@@ -76,9 +76,10 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<u32, Failed> {
     };
     match data.stage.load(Ordering::Acquire) {
         0 => Ok(pid),
-        code => {
-            Err(Failed { stage: stage(code), error: io::Error::from_raw_os_error(data.errno.load(Ordering::Acquire)) })
-        }
+        code => Err(Failed {
+            stage: stage(code),
+            error: io::Error::from_raw_os_error(data.errno.load(Ordering::Acquire)),
+        }),
     }
 }
 

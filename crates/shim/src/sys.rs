@@ -58,7 +58,8 @@ pub(crate) fn write_all_vectored(file: &File, parts: [&[u8]; 3]) -> io::Result<(
             let rest = &part[skip.min(part.len())..];
             skip = skip.saturating_sub(part.len());
             if !rest.is_empty() {
-                vectors[used] = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+                vectors[used] =
+                    libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
                 used += 1;
             }
         }

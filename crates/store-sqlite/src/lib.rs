@@ -7,6 +7,7 @@ mod checkpoint;
 mod codec;
 mod connect;
 mod error;
+mod list;
 mod open;
 mod pool;
 mod quarantine;

@@ -31,7 +31,7 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { create: true, patience: Duration::from_secs(5), checkpoint_pages: 1_000, most_pages: None }
+        Self { create: true, patience: Duration::from_secs(5), checkpoint_pages: 2_000, most_pages: None }
     }
 }
 

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use subagent_core::run::Subagent;
-use subagent_model::{Cursor, Event, Handle, Requester, RunNumber, Status, SubagentId};
-use subagent_store::{
-    ContentKind, ContentPart, DamagedRow, ListFilter, ListPage, LivePage, Resolved, filter, prefix,
-};
+use subagent_model::{Cursor, Event, Handle, Requester, RunNumber, SubagentId};
+use subagent_store::{ContentKind, ContentPart, DamagedRow, LivePage, Resolved, prefix};
 use uuid::Uuid;
 
 use crate::codec::{self, Decoded, EVENT, RECORD, id_at, id_bytes};
@@ -15,7 +13,7 @@ use crate::quarantine::Quarantine;
 use crate::write::{CHUNK, by_handle, unsigned};
 
 /// One row of an answer: its place in the order, and what it is.
-type Found = (SubagentId, Result<Arc<Subagent>, DamagedRow>);
+pub(crate) type Found = (SubagentId, Result<Arc<Subagent>, DamagedRow>);
 
 pub(crate) fn get(
     connection: &Connection,
@@ -58,92 +56,6 @@ pub(crate) fn resolve(connection: &Connection, name: &str) -> rusqlite::Result<R
         found.extend(by_id);
     }
     Ok(Resolved::from_candidates(found))
-}
-
-pub(crate) fn list(
-    connection: &Connection,
-    quarantine: &Quarantine,
-    asked: &ListFilter,
-) -> rusqlite::Result<ListPage> {
-    let len = filter::page_len(asked);
-    let mut found: Vec<Found> = Vec::new();
-    for (sql, of) in sources(asked) {
-        let of = of.unwrap_or_default();
-        let before = asked.before.map_or([0xff; 16], id_bytes);
-        let limit = i64::try_from(len + 1).unwrap_or(i64::MAX);
-        let requester = asked.requester.as_deref();
-        found.extend(rows(connection, quarantine, &sql, params![before, limit, requester, of])?);
-    }
-    // Each source is in order; together they are not.
-    found.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
-    let more = found.len() > len;
-    found.truncate(len);
-    let mut page = ListPage { next: found.last().filter(|_| more).map(|(id, _)| *id), ..ListPage::default() };
-    for (_, found) in found {
-        match found {
-            Ok(state) => page.items.push(state),
-            Err(row) => page.damaged.push(row),
-        }
-    }
-    Ok(page)
-}
-
-/// The value of a source's own column.
-#[derive(Default)]
-enum Of {
-    #[default]
-    Nothing,
-    Parent(SubagentId),
-    Status(Status),
-}
-
-impl rusqlite::ToSql for Of {
-    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
-        use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-        Ok(match self {
-            Self::Nothing => ToSqlOutput::Owned(Value::Null),
-            Self::Parent(id) => ToSqlOutput::Owned(Value::Blob(id_bytes(*id).to_vec())),
-            Self::Status(status) => ToSqlOutput::Borrowed(ValueRef::Text(status.as_str().as_bytes())),
-        })
-    }
-}
-
-/// The queries that together give a page: each walks one index from the newest on and stops when the page is full.
-/// Named indices, because without statistics SQLite would rather walk all ids. Parameters: 1 the place, 2 the length,
-/// 3 the requester, 4 the source's own.
-fn sources(asked: &ListFilter) -> Vec<(String, Option<Of>)> {
-    let wanted = |status: &Status| {
-        (asked.status.is_empty() || asked.status.contains(status)) && !(asked.live && status.is_final())
-    };
-    let wanted: Vec<Status> = Status::ALL.into_iter().filter(wanted).collect();
-    let words: Vec<String> = wanted.iter().map(|status| format!("'{status}'")).collect();
-    let words = words.join(", ");
-    let select = |from: &str, which: &str| {
-        format!(
-            "SELECT {RECORD} FROM subagent {from} WHERE {which} AND id < ?1 AND (?3 IS NULL OR requester = ?3) \
-             AND (TRUE OR ?4 IS NULL) ORDER BY id DESC LIMIT ?2"
-        )
-    };
-    let all = wanted.len() == Status::ALL.len();
-    let among = |which: &str| if all { which.to_owned() } else { format!("{which} AND status IN ({words})") };
-    if let Some(parent) = asked.parent {
-        return vec![(select("INDEXED BY subagent_child", &among("parent = ?4")), Some(Of::Parent(parent)))];
-    }
-    if all && asked.requester.is_some() {
-        return vec![(select("INDEXED BY subagent_requester", "requester = ?3"), None)];
-    }
-    if all {
-        return vec![(select("", "TRUE"), None)];
-    }
-    let mut sources = Vec::new();
-    if wanted.iter().any(|status| !status.is_final()) {
-        sources.push((select("INDEXED BY subagent_live", &among("live = 1")), None));
-    }
-    let ended = wanted.into_iter().filter(|status| status.is_final());
-    sources.extend(ended.map(|status| {
-        (select("INDEXED BY subagent_ended", "live = 0 AND status = ?4"), Some(Of::Status(status)))
-    }));
-    sources
 }
 
 pub(crate) fn live(connection: &Connection, quarantine: &Quarantine) -> rusqlite::Result<LivePage> {
@@ -267,7 +179,7 @@ pub(crate) fn content(
         if chunk < first {
             continue;
         }
-        let bytes = row.get_ref(2)?.as_blob().map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, Box::new(error)))?;
+        let bytes = row.get_ref(2)?.as_blob()?;
         let start = usize::try_from(offset.saturating_sub(chunk * size)).unwrap_or(usize::MAX).min(bytes.len());
         let room = max as usize - part.bytes.len();
         let end = start.saturating_add(room).min(bytes.len());
@@ -289,7 +201,7 @@ pub(crate) fn tree_total(connection: &Connection, root: SubagentId) -> rusqlite:
     Ok(u32::try_from(total).unwrap_or(u32::MAX))
 }
 
-fn rows(
+pub(crate) fn rows(
     connection: &Connection,
     quarantine: &Quarantine,
     sql: &str,

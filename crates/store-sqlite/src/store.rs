@@ -18,7 +18,7 @@ use crate::open::{self, OpenOptions, Opened};
 use crate::pool::{Pool, Reader};
 use crate::quarantine::Quarantine;
 use crate::write::{self, Unwritten};
-use crate::{connect, read, schema};
+use crate::{connect, list, read, schema};
 
 /// A store in one SQLite file.
 #[derive(Debug)]
@@ -41,12 +41,8 @@ enum Access {
 struct Writing {
     writer: Arc<Mutex<Connection>>,
     signal: Arc<Signal>,
-    checkpoint_pages: u32,
     checkpointer: Option<JoinHandle<()>>,
 }
-
-/// The log is waited for once it is this many times longer than it should be.
-const FAR_TOO_LONG: u32 = 8;
 
 impl SqliteStore {
     /// Opens a store: a file, or the file [`crate::FILE_NAME`] of a directory. A store of an older format is led to the
@@ -58,16 +54,16 @@ impl SqliteStore {
         let access = match opened {
             Opened::Newer(format) => Access::Newer(format),
             Opened::Writable(mut writer) => {
-                let signal = Arc::new(Signal::default());
+                let signal = Arc::new(Signal::new(options.checkpoint_pages));
                 signal.count(&mut writer).map_err(failed)?;
                 let writer = Arc::new(Mutex::new(writer));
                 let own = connect::writer(&path, false, options.patience).map_err(failed)?;
-                let most = options.checkpoint_pages.saturating_mul(FAR_TOO_LONG);
-                let checkpointer = checkpoint::start(Arc::clone(&signal), own, Arc::clone(&writer), most).map_err(
-                    |error| StoreError::Io { action: String::from("starting a thread"), reason: error.to_string() },
-                )?;
-                let checkpoint_pages = options.checkpoint_pages;
-                Access::ReadWrite(Writing { writer, signal, checkpoint_pages, checkpointer: Some(checkpointer) })
+                let checkpointer = checkpoint::start(Arc::clone(&signal), own, Arc::clone(&writer))
+                    .map_err(|error| StoreError::Io {
+                        action: String::from("starting a thread"),
+                        reason: error.to_string(),
+                    })?;
+                Access::ReadWrite(Writing { writer, signal, checkpointer: Some(checkpointer) })
             }
         };
         let readers = Pool::new(path.clone(), options.patience);
@@ -102,14 +98,16 @@ impl SqliteStore {
         };
         // A panic inside rolls its transaction back, so the connection is sound after it.
         let mut writer = writing.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if !writer.is_autocommit() {
+            // A transaction whose very rollback failed, on a broken disk, must not stand in the way for ever.
+            writer.execute_batch("ROLLBACK").map_err(|error| self.failed(&error))?;
+        }
         let done = step(&mut writer).map_err(|unwritten| match unwritten {
             Unwritten::Refused(error) => error,
             Unwritten::Failed(error) => self.failed(&error),
         })?;
         drop(writer);
-        if writing.signal.pages() >= writing.checkpoint_pages {
-            writing.signal.due();
-        }
+        writing.signal.committed();
         Ok(done)
     }
 
@@ -156,7 +154,7 @@ impl Store for SqliteStore {
     }
 
     fn list(&self, filter: &ListFilter) -> Result<ListPage, StoreError> {
-        self.read(|reader| read::list(reader, &self.quarantine, filter))
+        self.read(|reader| list::list(reader, &self.quarantine, filter))
     }
 
     fn live(&self) -> Result<LivePage, StoreError> {

@@ -1,1 +1,18 @@
-//! Test helpers of subagent: worlds, daemons, scripted children.
+//! Helpers of tests: the project's real programs, worlds with a home of their own, and waiting with a limit.
+//!
+//! Nothing of it is part of a product. Helpers panic where a test would: a world that cannot be made is a failed test.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a test fails by panicking"
+)]
+
+pub mod home;
+pub mod programs;
+pub mod until;
+
+pub use home::{Home, Output};
+pub use programs::{shim_program, subagent_program};
+pub use until::{until, until_async};

@@ -307,16 +307,10 @@ pub enum ControlFrame {
         /// Why.
         cause: ExitCause,
     },
-    /// Last frame of a log.
+    /// Last frame of a log: the exit record itself, so that it exists even where no `exit.json` was needed.
     Exit {
-        /// Exit code, if it exited.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        code: Option<i32>,
-        /// Signal, if one ended it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        signal: Option<i32>,
-        /// Why.
-        cause: ExitCause,
+        /// How the attempt ended.
+        record: Box<ExitRecord>,
     },
     /// A note of a newer version.
     #[serde(other)]

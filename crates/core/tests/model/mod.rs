@@ -1,9 +1,9 @@
 //! The worlds, one a module.
 
-// mod cursor;
-// mod delivery;
+mod cursor;
+mod delivery;
 mod explore;
-// mod mailbox;
+mod mailbox;
 mod run;
-// mod slots;
-// mod workspace;
+mod slots;
+mod workspace;

@@ -482,7 +482,7 @@ impl RunWorld {
         to.nodes[node].view = None;
         to.nodes[node].child = Some(Child { attempt: hold.attempt, watchdog });
         let over = self.record.is_ended() || self.record.run.number != view.record.run.number;
-        if over && !self.rules.late_launches {
+        if over && !self.rules.late_launches && !self.rules.record_only {
             to.broken = Some(NO_LATE_START);
         }
         push(format!("{n}: spawn {}", hold.attempt), true, to);
@@ -784,6 +784,14 @@ fn invariant_6_no_process_is_unowned() {
     let late = Rules { late_launches: true, ..ONE_NODE };
     must_hold("one node, launches slip through", RunWorld::new(late));
     mutant(Mutant::NoReap, ORPHANS_ARE_REAPED, late);
+}
+
+/// Resumes, children and lost machines on two nodes: long, run with `SUBAGENT_TEST_LONG=1`.
+#[test]
+fn the_design_holds_on_two_nodes_with_everything_else() {
+    if std::env::var_os("SUBAGENT_TEST_LONG").is_some() {
+        must_hold("two nodes, wide", RunWorld::new(Rules { wide: true, ..TWO_NODES }));
+    }
 }
 
 /// Nothing can keep two processes apart when a node stands still for longer than its lease, with its clock. What is

@@ -15,8 +15,7 @@ pub(crate) fn spawn(program: &Path, args: Vec<OsString>, control: BorrowedFd<'_>
     for arg in args {
         strings.push(CString::new(arg.into_vec())?);
     }
-    let mut argv: Vec<*mut libc::c_char> =
-        strings.iter().map(|string| string.as_ptr().cast_mut()).collect();
+    let mut argv: Vec<*mut libc::c_char> = strings.iter().map(|string| string.as_ptr().cast_mut()).collect();
     argv.push(std::ptr::null_mut());
     let envp: [*mut libc::c_char; 1] = [std::ptr::null_mut()];
 
@@ -30,7 +29,13 @@ pub(crate) fn spawn(program: &Path, args: Vec<OsString>, control: BorrowedFd<'_>
         let mut prepare = || -> io::Result<()> {
             for stream in 0..3 {
                 let null = c"/dev/null".as_ptr();
-                check(libc::posix_spawn_file_actions_addopen(&raw mut actions, stream, null, libc::O_RDWR, 0))?;
+                check(libc::posix_spawn_file_actions_addopen(
+                    &raw mut actions,
+                    stream,
+                    null,
+                    libc::O_RDWR,
+                    0,
+                ))?;
             }
             check(libc::posix_spawn_file_actions_adddup2(&raw mut actions, control.as_raw_fd(), 3))?;
             let mut none: libc::sigset_t = std::mem::zeroed();

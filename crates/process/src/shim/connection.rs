@@ -139,10 +139,8 @@ impl Connection {
                 self.log_end.send_replace(status.log_end);
                 self.state.send_modify(|state| {
                     if let (Some(attempt), Some(process)) = (&status.attempt, &status.process) {
-                        let started = Started {
-                            process: process.clone(),
-                            started_at_micros: status.started_at_micros,
-                        };
+                        let started =
+                            Started { process: process.clone(), started_at_micros: status.started_at_micros };
                         state.started = Some((attempt.clone(), Ok(started)));
                     }
                     state.record = status.record.as_deref().cloned().map(Arc::new);

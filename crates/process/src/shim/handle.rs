@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::held;
 use super::ANSWER;
 use super::connection::{Connection, State};
 use super::job::{Graces, StartJob, millis};
@@ -54,7 +55,9 @@ pub enum ShimError {
 impl From<io::Error> for ShimError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected => Self::Lost,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected => {
+                Self::Lost
+            }
             _ => Self::Io(error),
         }
     }
@@ -96,6 +99,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        held::leave(&self.socket, &self.connection);
         self.task.abort();
     }
 }
@@ -117,13 +121,12 @@ impl Shim {
         let task = tokio::spawn(run).abort_handle();
         let guard = AbortOnDrop(Some(task));
         connection.send(&Request::Hello { protocol: PROTOCOL }, &[])?;
-        let answer = wait(&connection, limit, |state| {
-            state.hello.is_some() || state.refused.is_some()
-        })
-        .await?;
+        let answer =
+            wait(&connection, limit, |state| state.hello.is_some() || state.refused.is_some()).await?;
         let Some((identity, status)) = answer.hello else {
             return Err(ShimError::Refused(answer.refused.map(|(_, reason)| reason).unwrap_or_default()));
         };
+        held::enter(&socket, &connection);
         let inner = Inner {
             task: guard.keep().ok_or(ShimError::Lost)?,
             identity,
@@ -179,7 +182,9 @@ impl Shim {
         });
         *self.inner.attempt.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
         connection.log_end.send_replace(0);
-        connection.send(&Request::Start(Box::new(request)), &[]).map_err(|error| StartError::Unknown(error.into()))?;
+        connection
+            .send(&Request::Start(Box::new(request)), &[])
+            .map_err(|error| StartError::Unknown(error.into()))?;
         let state = wait(connection, ANSWER, |state| {
             state.started.as_ref().is_some_and(|(attempt, _)| *attempt == key)
         })
@@ -204,8 +209,7 @@ impl Shim {
     }
 
     /// Waits for the end of the attempt. May be called any number of times, at the same time and late.
-    /// The record is also written to `exit.json`, a moment after this returns; [`status`](Self::status)
-    /// answers after that.
+    /// By then the log ends with the record, and [`crate::exit_record::read`] finds it.
     pub async fn exit(&self) -> ExitWait {
         let mut watched = self.inner.connection.state.subscribe();
         let state = watched.wait_for(|state| state.record.is_some() || state.lost).await;
@@ -241,7 +245,9 @@ impl Shim {
             timeout(ANSWER, connection.ready_for_more()).await.map_err(|_| ShimError::Timeout(ANSWER))??;
             {
                 let state = connection.state.borrow();
-                if state.record.is_some() || (state.stdin_closed.is_some() && state.stdin_closed == self.attempt()) {
+                if state.record.is_some()
+                    || (state.stdin_closed.is_some() && state.stdin_closed == self.attempt())
+                {
                     return Err(ShimError::StdinClosed);
                 }
             }
@@ -265,10 +271,9 @@ impl Shim {
         let connection = &self.inner.connection;
         let before = connection.state.borrow().status.as_ref().map(|(number, _)| *number);
         connection.send(&Request::Status, &[])?;
-        let state = wait(connection, ANSWER, |state| {
-            state.status.as_ref().map(|(number, _)| *number) > before
-        })
-        .await?;
+        let state =
+            wait(connection, ANSWER, |state| state.status.as_ref().map(|(number, _)| *number) > before)
+                .await?;
         state.status.map(|(_, status)| status).ok_or(ShimError::Lost)
     }
 

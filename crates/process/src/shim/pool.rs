@@ -55,8 +55,12 @@ impl ShimPool {
     pub fn new(launcher: ShimLauncher, config: PoolConfig) -> Self {
         let wanted = Arc::new(Notify::new());
         wanted.notify_one();
-        let inner =
-            Arc::new(Inner { launcher, config, idle: Mutex::new(VecDeque::new()), wanted: Arc::clone(&wanted) });
+        let inner = Arc::new(Inner {
+            launcher,
+            config,
+            idle: Mutex::new(VecDeque::new()),
+            wanted: Arc::clone(&wanted),
+        });
         tokio::spawn(refill(Arc::downgrade(&inner), wanted));
         Self { inner }
     }

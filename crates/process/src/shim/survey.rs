@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::handle::Shim;
+use super::held;
 
 /// Longest time one shim may take to answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -25,8 +26,8 @@ pub struct LiveShim {
     pub status: Arc<ShimStatus>,
 }
 
-/// All live shims with a socket in `sockets`, in no order. Sockets nobody listens on are removed. Shims
-/// that do not answer in time are left out, with a warning.
+/// All live shims with a socket in `sockets` that this process does not control already, in no order.
+/// Sockets nobody listens on are removed. Shims that do not answer in time are left out, with a warning.
 ///
 /// # Errors
 ///
@@ -40,7 +41,8 @@ pub async fn survey(sockets: &Path) -> io::Result<Vec<LiveShim>> {
     let mut asked = JoinSet::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "sock") {
+        // Saying hello to a shim that this process controls would take it away from its own handle.
+        if path.extension().is_some_and(|extension| extension == "sock") && !held::is_held(&path) {
             asked.spawn(ask(path));
         }
     }

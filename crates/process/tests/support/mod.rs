@@ -92,12 +92,8 @@ impl World {
     pub fn job(&self, key: &str, program: &str) -> StartJob {
         let dir = self.attempt_dir(key);
         std::fs::create_dir_all(&dir).unwrap();
-        let mut job = StartJob::new(
-            self.key(key),
-            dir.to_str().unwrap(),
-            program,
-            self.dir.path().to_str().unwrap(),
-        );
+        let mut job =
+            StartJob::new(self.key(key), dir.to_str().unwrap(), program, self.dir.path().to_str().unwrap());
         job.env.insert("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
         job.graces = Graces { term: Duration::from_millis(500), kill: Duration::from_secs(5) };
         job
@@ -174,4 +170,19 @@ pub fn stdout_text(dir: &Path) -> String {
 
 pub fn alive(pid: u32) -> bool {
     subagent_process::identify(pid).is_some()
+}
+
+/// Live processes with the marker of this attempt.
+pub fn members(key: &str) -> Vec<u32> {
+    subagent_process::leftovers::orphans(&std::collections::HashSet::new())
+        .into_iter()
+        .filter(|tree| tree.attempt == key)
+        .flat_map(|tree| tree.processes)
+        .map(|process| process.pid)
+        .collect()
+}
+
+/// Waits until the child's output holds `text`.
+pub async fn output_holds(dir: &Path, text: &str) {
+    eventually(10, text, || stdout_text(dir).contains(text)).await;
 }

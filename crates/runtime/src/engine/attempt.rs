@@ -52,8 +52,8 @@ pub(crate) fn spawn(
     how: Begin,
     stop: CancellationToken,
 ) {
-    let executor = inner.executor.clone();
-    executor.spawn(async move {
+    let tasks = Arc::clone(&inner);
+    let work = async move {
         let attempt = Attempt { inner: Arc::clone(&inner), state, key, stop };
         let work = std::panic::AssertUnwindSafe(attempt.run(how));
         if let Err(panic) = work.catch_unwind().await {
@@ -66,7 +66,9 @@ pub(crate) fn spawn(
         if inner.live(key.subagent).is_some_and(|state| state.attempt_key() == Some(key)) {
             inner.send(Message::Look(key.subagent));
         }
-    });
+    };
+    let task = tasks.executor.spawn(work);
+    tasks.tasks.set_abort(key, task.abort_handle());
 }
 
 /// The text of a panic, whatever was thrown.
@@ -308,6 +310,8 @@ impl Attempt {
                     pool.release(shim);
                 }
             }
+            // Alive, so it was only taken over: by a task of ours that looks for it, or by the next daemon.
+            ExitWait::ShimLost if subagent_process::is_alive(shim.identity()) => {}
             ExitWait::ShimLost => self.settle_without_shim(shim.cgroup().map(Path::to_owned)).await,
         }
     }

@@ -215,6 +215,13 @@ impl Engine {
         inner.send(Message::Halt(done));
         // The writer answers after its last commit; a writer that is stuck in a flush must not hold us.
         let _ = tokio::time::timeout(Duration::from_secs(10), halted).await;
+        let let_go = async {
+            while !inner.tasks.let_go() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        // A task ends at its next await; one that is stuck elsewhere ends with the process.
+        let _ = tokio::time::timeout(Duration::from_secs(2), let_go).await;
     }
 
     /// How many runs are live.

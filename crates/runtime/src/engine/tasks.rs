@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use subagent_model::AttemptKey;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 /// The tasks at work.
@@ -16,6 +17,7 @@ pub(crate) struct Tasks {
 struct Entry {
     stop: CancellationToken,
     log_end: Option<watch::Receiver<u64>>,
+    abort: Option<AbortHandle>,
 }
 
 impl Tasks {
@@ -26,8 +28,24 @@ impl Tasks {
             return None;
         }
         let stop = CancellationToken::new();
-        map.insert(key, Entry { stop: stop.clone(), log_end: None });
+        map.insert(key, Entry { stop: stop.clone(), log_end: None, abort: None });
         Some(stop)
+    }
+
+    /// By which the task can be let go.
+    pub(crate) fn set_abort(&self, key: AttemptKey, abort: AbortHandle) {
+        if let Some(entry) = self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&key) {
+            entry.abort = Some(abort);
+        }
+    }
+
+    /// Lets go of everything: connections to shims close, their children run on. True once that is so.
+    pub(crate) fn let_go(&self) -> bool {
+        let map = self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner);
+        map.values().filter_map(|entry| entry.abort.as_ref()).fold(true, |all, abort| {
+            abort.abort();
+            all & abort.is_finished()
+        })
     }
 
     /// The task is done.

@@ -264,7 +264,6 @@ impl Writer {
         } else {
             self.answer(answers, &HashMap::new(), None);
         }
-        self.show_gauges();
         for id in looks {
             if let Some(state) = self.inner.live(id) {
                 effects::begin(&self.inner, &state);
@@ -497,6 +496,7 @@ impl Writer {
             let live = self.inner.live.read().unwrap_or_else(PoisonError::into_inner);
             self.book = Book::of(live.values().map(|state| &**state));
             drop(live);
+            self.show_gauges();
             // Do not spin on a store that takes nothing: what is still needed is seen again by the slow timer.
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -508,6 +508,7 @@ impl Writer {
 
     /// Makes committed states the ones that everybody sees.
     fn adopt(&mut self, transitions: &[Transition], committed: &mut HashMap<SubagentId, Arc<Subagent>>) {
+        self.show_gauges();
         let mut live = self.inner.live.write().unwrap_or_else(PoisonError::into_inner);
         for transition in transitions {
             let state = &transition.state;

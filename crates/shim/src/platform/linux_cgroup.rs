@@ -61,6 +61,9 @@ impl Cgroup {
     pub(crate) fn oom_kills(&self) -> Option<u64> {
         let mut text = [0; 512];
         let count = sys::read_at(self.memory.as_ref()?, &mut text, 0).ok()?;
-        std::str::from_utf8(&text[..count]).ok()?.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+        std::str::from_utf8(&text[..count])
+            .ok()?
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 }

@@ -96,14 +96,14 @@ fn scan(root: u32) -> Vec<Stat> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let mut all: Vec<Stat> = entries
-        .flatten()
-        .filter_map(|entry| read_stat(entry.file_name().to_str()?.parse().ok()?))
-        .collect();
+    let mut all: Vec<Stat> =
+        entries.flatten().filter_map(|entry| read_stat(entry.file_name().to_str()?.parse().ok()?)).collect();
     let mut family = HashSet::from([root]);
     loop {
         let before = family.len();
-        family.extend(all.iter().filter(|stat| family.contains(&stat.parent)).map(|stat| stat.pid).collect::<Vec<_>>());
+        family.extend(
+            all.iter().filter(|stat| family.contains(&stat.parent)).map(|stat| stat.pid).collect::<Vec<_>>(),
+        );
         if family.len() == before {
             break;
         }

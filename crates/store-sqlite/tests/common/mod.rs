@@ -7,28 +7,28 @@ use std::path::PathBuf;
 use subagent_store_sqlite::{FILE_NAME, OpenOptions, SqliteStore};
 use tempfile::TempDir;
 
-pub struct Temp {
+pub(crate) struct Temp {
     // Before the directory: closed first.
     store: Option<SqliteStore>,
     dir: TempDir,
 }
 
 impl Temp {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(&OpenOptions::default())
     }
 
-    pub fn with(options: &OpenOptions) -> Self {
+    pub(crate) fn with(options: &OpenOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self { store: Some(SqliteStore::open(dir.path(), options).unwrap()), dir }
     }
 
-    pub fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.dir.path().join(FILE_NAME)
     }
 
     /// Closes it, lets `change` at the file, and opens it again.
-    pub fn reopen_after(&mut self, change: impl FnOnce(&rusqlite::Connection)) {
+    pub(crate) fn reopen_after(&mut self, change: impl FnOnce(&rusqlite::Connection)) {
         self.store = None;
         let connection = rusqlite::Connection::open(self.file()).unwrap();
         change(&connection);

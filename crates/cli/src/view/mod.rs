@@ -1,0 +1,6 @@
+//! How things look: texts made safe for terminals, durations and times, the one table of statuses, aligned rows.
+
+pub(crate) mod look;
+pub(crate) mod rows;
+pub(crate) mod text;
+pub(crate) mod time;

@@ -1,0 +1,226 @@
+//! The log and its readers: commands whose facts are committed together with the record, a commit that fails, a window
+//! that fills up, a subscriber that is slow, and a daemon that crashes between the commit and the feed.
+//!
+//! | Invariant | Predicate |
+//! |---|---|
+//! | 11 | `NUMBERED_WITHOUT_GAPS`, `FOLD_IS_THE_RECORD`, `SEEN_IN_ORDER`, `SEEN_IS_COMMITTED`, `SEES_ALL` (liveness) |
+//! | 12 | all of them |
+
+use subagent_core::feed::{Told, Window};
+use subagent_core::run::{Command, Subagent, accept, decide, fold};
+use subagent_model::{
+    AttemptNumber, Cursor, Event, EventKind, Mode, NodeId, RunNumber, Timestamp,
+};
+
+use super::explore::{Move, World, must_break, must_hold};
+use crate::common::{at, birth, completed, owner};
+
+const NUMBERED_WITHOUT_GAPS: &str = "11: the log is numbered without gaps";
+const FOLD_IS_THE_RECORD: &str = "11: folding the events gives the stored record";
+const SEEN_IN_ORDER: &str = "11: a subscriber sees every event once, in order";
+const SEEN_IS_COMMITTED: &str = "11: a subscriber sees only what is committed";
+const SEES_ALL: &str = "11: a subscriber that reads on sees everything";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mutant {
+    /// Numbers are given out before the commit.
+    NumberedBeforeCommit,
+    /// The record is written after the events, in a step of its own.
+    RecordApart,
+    /// Subscribers are fed before the commit.
+    FedBeforeCommit,
+    /// A full window leaves events out and does not say so.
+    BehindInSilence,
+    /// A subscriber that has read a part of what it missed counts as up to date.
+    CaughtUpTooSoon,
+}
+
+#[derive(Clone)]
+struct CursorWorld {
+    mutant: Option<Mutant>,
+    log: Vec<Event>,
+    stored: Option<Subagent>,
+    /// How much of the script is done.
+    done: usize,
+    next: u64,
+    window: Window<u64>,
+    fed: u64,
+    seen: u64,
+    broken: Option<&'static str>,
+}
+
+fn script() -> [Command; 6] {
+    let attempt = AttemptNumber(1);
+    [
+        Command::Claim { owner: NodeId::from("A"), lease_until: Timestamp::never() },
+        Command::Started { attempt, process: None },
+        Command::Progress { attempt, turns: 1, tool_uses: 2, compactions: 0, usage: None },
+        Command::Conclude { attempt, conclusion: Box::new(completed("done")), children_live: false },
+        Command::Acknowledge { by: owner() },
+        Command::Resume { prompt: crate::common::text("go on"), requester: owner() },
+    ]
+}
+
+impl CursorWorld {
+    fn new(mutant: Option<Mutant>) -> Self {
+        Self {
+            mutant,
+            log: vec![],
+            stored: None,
+            done: 0,
+            next: 1,
+            window: Window::new(2, Cursor(0), Cursor(0)),
+            fed: 0,
+            seen: 0,
+            broken: None,
+        }
+    }
+
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// The next step of the script: its events and the record after it.
+    fn decided(&self) -> Option<(Vec<EventKind>, Subagent)> {
+        let facts = match &self.stored {
+            None => accept(birth(1, &owner(), Mode::Async)),
+            Some(state) => decide(state, script().get(self.done - 1)?, at(0)).unwrap(),
+        };
+        let mut state = self.stored.clone();
+        for fact in &facts {
+            match &mut state {
+                None => {
+                    state = Some(
+                        subagent_core::run::born(birth(1, &owner(), Mode::Async).id, at(0), fact).unwrap(),
+                    );
+                }
+                Some(state) => state.apply(at(0), fact).unwrap(),
+            }
+        }
+        Some((facts, state?))
+    }
+
+    fn writer(&self, push: &mut impl FnMut(&str, bool, Self)) {
+        let Some((facts, state)) = self.decided() else { return };
+        let mut to = self.clone();
+        for kind in facts {
+            let seq = if self.is(Mutant::NumberedBeforeCommit) { to.next } else { to.log.len() as u64 + 1 };
+            to.next = seq + 1;
+            to.log.push(Event { seq: Cursor(seq), at: at(0), subagent: state.id, run: RunNumber(1), kind });
+        }
+        if self.is(Mutant::NumberedBeforeCommit) {
+            push("the commit fails", false, Self { next: to.next, ..self.clone() });
+        }
+        if self.is(Mutant::FedBeforeCommit) {
+            let mut fed = self.clone();
+            fed.window.offer(Cursor(self.log.len() as u64 + 1), Some(self.log.len() as u64 + 1));
+            fed.fed += 1;
+            push("feed, and the commit fails", false, fed);
+        }
+        to.done += 1;
+        if self.is(Mutant::RecordApart) {
+            push("crash between the events and the record", false, Self { stored: self.stored.clone(), ..to.clone() });
+        }
+        to.stored = Some(state);
+        push("commit", false, to);
+    }
+
+    fn reader(&self, push: &mut impl FnMut(&str, bool, Self)) {
+        let mut to = self.clone();
+        match to.window.take() {
+            Some(Told::Event(seq)) => {
+                if seq > self.log.len() as u64 {
+                    to.broken = Some(SEEN_IS_COMMITTED);
+                } else if seq != self.seen + 1 {
+                    to.broken = Some(SEEN_IN_ORDER);
+                }
+                to.seen = seq;
+                push("take", true, to);
+            }
+            Some(Told::Behind { after }) if self.is(Mutant::BehindInSilence) => {
+                let _ = after;
+                to.window = Window::new(2, Cursor(self.fed), Cursor(self.fed));
+                push("go on behind a gap", true, to);
+            }
+            Some(Told::Behind { after }) => {
+                // It reads a part of the log, or all of it. What is not fed yet may be there already.
+                for through in after.0 + 1..=self.log.len() as u64 {
+                    let mut to = to.clone();
+                    if after.0 != self.seen {
+                        to.broken = Some(SEEN_IN_ORDER);
+                    }
+                    to.seen = through;
+                    let known = if self.is(Mutant::CaughtUpTooSoon) { self.fed.max(through) } else { through };
+                    to.window.caught_up(Cursor(known));
+                    push("read the log", true, to);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+impl World for CursorWorld {
+    type Key = (usize, usize, u64, u64, u64, String, bool);
+
+    fn key(&self) -> Self::Key {
+        let revision = self.stored.as_ref().map_or(0, |state| state.revision);
+        let window = format!("{:?}", self.window);
+        let next = if self.is(Mutant::NumberedBeforeCommit) { self.next } else { 0 };
+        (self.done, self.log.len(), revision, self.fed, self.seen, window, next > self.log.len() as u64 + 1)
+    }
+
+    fn moves(&self) -> Vec<Move<Self>> {
+        let mut moves = vec![];
+        let mut push = |label: &str, sure: bool, to: Self| {
+            moves.push(Move { label: label.into(), sure, to, breaks: None });
+        };
+        self.writer(&mut push);
+        if self.fed < self.log.len() as u64 {
+            let mut to = self.clone();
+            to.fed += 1;
+            to.window.offer(Cursor(to.fed), Some(to.fed));
+            push("feed", true, to);
+        }
+        self.reader(&mut push);
+        // The window and the place of the feed are gone; the subscriber comes back with its position.
+        let mut to = self.clone();
+        to.fed = self.log.len() as u64;
+        to.window = Window::new(2, Cursor(self.seen), Cursor(to.fed));
+        push("crash, and subscribe again", false, to);
+        moves
+    }
+
+    fn breaks(&self) -> Option<&'static str> {
+        if self.broken.is_some() {
+            return self.broken;
+        }
+        if self.log.iter().zip(1..).any(|(event, seq)| event.seq != Cursor(seq)) {
+            return Some(NUMBERED_WITHOUT_GAPS);
+        }
+        (fold(&self.log).unwrap() != self.stored).then_some(FOLD_IS_THE_RECORD)
+    }
+
+    fn duties(&self) -> Vec<(&'static str, bool, bool)> {
+        let all = self.seen >= self.log.len() as u64;
+        vec![(SEES_ALL, !all, all)]
+    }
+}
+
+#[test]
+fn the_design_holds() {
+    must_hold("cursors", CursorWorld::new(None));
+}
+
+#[test]
+fn invariant_11_cursors_have_no_gaps_and_the_events_fold_to_the_record() {
+    for (mutant, predicate) in [
+        (Mutant::NumberedBeforeCommit, NUMBERED_WITHOUT_GAPS),
+        (Mutant::RecordApart, FOLD_IS_THE_RECORD),
+        (Mutant::FedBeforeCommit, SEEN_IS_COMMITTED),
+        (Mutant::BehindInSilence, SEEN_IN_ORDER),
+        (Mutant::CaughtUpTooSoon, SEEN_IN_ORDER),
+    ] {
+        must_break(&format!("{mutant:?}"), predicate, CursorWorld::new(Some(mutant)));
+    }
+}

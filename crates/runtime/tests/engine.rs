@@ -1,0 +1,453 @@
+//! The engine as a whole, with the memory store, the scripted fake and real processes in real shims.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use subagent_model::request::{ListFilter, SpawnRequest, StopRequest, WaitOptions};
+use subagent_model::{
+    Cursor, ErrorCode, ExecSpec, Mark, Mode, PromptVia, Quality, Requester, ResultFrom, Status, SubagentId,
+};
+use subagent_process::{Containment, LauncherConfig, PoolConfig, ShimLauncher, ShimPool};
+use subagent_provider::{Registry, Scripted};
+use subagent_provider_cli::Exec;
+use subagent_runtime::{Caller, Engine, EngineConfig, Graces, Limits, Runtime, Shutdown};
+use subagent_store::MemoryStore;
+use subagent_testkit::{shim_program, until_async};
+
+struct World {
+    engine: Engine,
+    fake: Scripted,
+    store: Arc<MemoryStore>,
+    dir: tempfile::TempDir,
+}
+
+fn config(dir: &Path, limits: Limits) -> EngineConfig {
+    EngineConfig {
+        data_dir: dir.join("data"),
+        limits,
+        graces: Graces { term: Duration::from_millis(300), kill: Duration::from_secs(3) },
+        child_env: BTreeMap::new(),
+        log_limit: 1 << 20,
+        lease: Duration::from_secs(60),
+        version: String::from("test"),
+    }
+}
+
+fn pool(dir: &Path) -> ShimPool {
+    let sockets = dir.join("s");
+    std::fs::create_dir_all(&sockets).unwrap();
+    let config = LauncherConfig {
+        program: shim_program().to_owned(),
+        sockets,
+        containment: Containment::Auto,
+        tag: String::from("t"),
+    };
+    ShimPool::new(ShimLauncher::new(config).unwrap(), PoolConfig { idle: 1, ..PoolConfig::default() })
+}
+
+async fn world(limits: Limits) -> World {
+    let dir = tempfile::Builder::new().prefix("sa-").tempdir().unwrap();
+    let fake = Scripted::default();
+    let store = Arc::new(MemoryStore::default());
+    let engine = start(&dir, &fake, &store, limits).await;
+    World { engine, fake, store, dir }
+}
+
+async fn start(dir: &tempfile::TempDir, fake: &Scripted, store: &Arc<MemoryStore>, limits: Limits) -> Engine {
+    let registry = Registry::default().with(Exec).with(fake.clone());
+    let store = Arc::clone(store) as Arc<dyn subagent_store::Store>;
+    Engine::start(config(dir.path(), limits), store, registry, Some(pool(dir.path()))).await.unwrap()
+}
+
+fn me() -> Caller {
+    Caller { requester: Requester::from("me") }
+}
+
+fn scripted(script: &str) -> SpawnRequest {
+    SpawnRequest {
+        prompt: script.to_owned(),
+        provider: String::from("scripted"),
+        cwd: Some("/".into()),
+        durable: true,
+        ..SpawnRequest::default()
+    }
+}
+
+fn shell(script: &str) -> SpawnRequest {
+    let exec = ExecSpec {
+        program: String::from("/bin/sh"),
+        args: vec![String::from("-c"), script.to_owned()],
+        prompt_via: PromptVia::Stdin,
+        result: ResultFrom::WholeOutput,
+    };
+    let env = BTreeMap::from([(String::from("PATH"), String::from("/usr/bin:/bin"))]);
+    SpawnRequest { provider: String::from("exec"), exec: Some(exec), env, ..scripted("") }
+}
+
+fn waiting(request: SpawnRequest) -> SpawnRequest {
+    SpawnRequest { wait_ms: Some(20_000), ..request }
+}
+
+impl World {
+    async fn spawn(&self, request: SpawnRequest) -> SubagentId {
+        self.engine.spawn(&me(), request).await.unwrap().record.id
+    }
+
+    async fn ended(&self, id: SubagentId) -> subagent_model::SubagentRecord {
+        let options = WaitOptions { run: None, timeout_ms: Some(20_000) };
+        let reply = self.engine.wait(id, options).await.unwrap();
+        assert!(reply.ended, "{:?}", reply.record);
+        reply.record
+    }
+
+    async fn status(&self, id: SubagentId) -> Status {
+        self.engine.get(id).await.unwrap().status
+    }
+
+    async fn until_status(&self, id: SubagentId, status: Status) {
+        until_async("a status", || async { (self.status(id).await == status).then_some(()) }).await;
+    }
+
+    async fn kinds(&self, id: SubagentId) -> Vec<&'static str> {
+        let events = self.engine.events(Cursor(0), 1_000, None).await.unwrap();
+        events.iter().filter(|event| event.subagent == id).map(|event| event.kind.name()).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_runs_and_its_output_is_the_result() {
+    let world = world(Limits::default()).await;
+    let reply = world.engine.spawn(&me(), waiting(SpawnRequest { prompt: "hi\n".into(), ..shell("cat; echo done") })).await;
+    let record = reply.unwrap().record;
+    assert_eq!((record.status, record.quality), (Status::Completed, Some(Quality::Ok)));
+    assert_eq!(record.result.unwrap().preview, "hi\ndone");
+    assert_eq!(record.attempts.len(), 1);
+    assert_eq!(record.attempts[0].exit.unwrap().code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sm_10_events_come_in_order_with_numbers_without_gaps() {
+    let world = world(Limits::default()).await;
+    let id = world.engine.spawn(&me(), waiting(shell("true"))).await.unwrap().record.id;
+    world.engine.ack(&me(), vec![id], false).await.unwrap();
+    assert_eq!(world.kinds(id).await, ["accepted", "queued", "claimed", "started", "ended", "acknowledged"]);
+    let events = world.engine.events(Cursor(0), 1_000, None).await.unwrap();
+    let numbers: Vec<_> = events.iter().map(|event| event.seq.0).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_01_a_queued_run_ends_at_once_and_never_starts() {
+    let world = world(Limits { running: 1, ..Limits::default() }).await;
+    let first = world.spawn(scripted("gate a")).await;
+    let second = world.spawn(scripted("say never")).await;
+    let third = world.spawn(scripted("say third")).await;
+    assert_eq!(world.status(second).await, Status::Queued);
+    assert_eq!(world.engine.queue_position(third).await.unwrap(), Some(1));
+    let stop = world.engine.stop(&me(), second, StopRequest::default()).await.unwrap();
+    assert!(stop.accepted && stop.record.status == Status::Stopped);
+    assert_eq!(stop.record.marks, [Mark::NeverStarted]);
+    assert_eq!(world.kinds(second).await, ["accepted", "queued", "stop_accepted", "ended"]);
+    world.fake.gate("a").open();
+    assert_eq!(world.ended(third).await.result.unwrap().preview, "third");
+    assert_eq!(world.status(first).await, Status::Completed);
+    let inbox = world.engine.inbox(&me(), 10).await.unwrap();
+    assert_eq!(inbox.len(), 3, "a run that never started gives a notice too");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_is_bounded_and_says_its_numbers() {
+    let world = world(Limits { running: 1, queue: 2, ..Limits::default() }).await;
+    for _ in 0..3 {
+        world.spawn(scripted("gate a")).await;
+    }
+    let refusal = world.engine.spawn(&me(), scripted("say no")).await.unwrap_err();
+    assert_eq!((refusal.code, refusal.limit, refusal.used), (ErrorCode::QueueFull, Some(2), Some(2)));
+    world.fake.gate("a").open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_06_the_reply_never_waits_for_the_child() {
+    let world = world(Limits::default()).await;
+    let id = world.spawn(shell("trap '' TERM; while :; do sleep 1; done")).await;
+    until_async("the child", || async { world.engine.get(id).await.unwrap().started_at }).await;
+    let begun = Instant::now();
+    let stop = world.engine.stop(&me(), id, StopRequest::default()).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert_eq!(stop.record.status, Status::Stopping);
+    let again = world.engine.stop(&me(), id, StopRequest::default()).await.unwrap();
+    assert!(!again.accepted, "a second stop changes nothing");
+    let record = world.ended(id).await;
+    assert_eq!(record.status, Status::Stopped);
+    assert_eq!(record.stop.unwrap().actor, "me");
+    assert!(record.completed_at.unwrap() <= record.exited_at.unwrap(), "over when stopped, gone later");
+    assert_eq!(record.attempts[0].exit.unwrap().signal, Some(9));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sm_02_what_a_stopped_child_still_says_is_kept_as_partial() {
+    let world = world(Limits::default()).await;
+    let id = world.spawn(shell("trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.05; done")).await;
+    until_async("output", || async {
+        let page = world.engine.output(id, 0, None).await.unwrap();
+        page.parts.iter().any(|part| part.text.contains("early")).then_some(())
+    })
+    .await;
+    world.engine.stop(&me(), id, StopRequest::default()).await.unwrap();
+    let record = world.ended(id).await;
+    assert_eq!(record.status, Status::Stopped);
+    assert_eq!(record.result.unwrap().preview, "early\nlate\n");
+    assert!(record.marks.contains(&Mark::Partial));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sm_13_a_panic_ends_one_run_and_no_other() {
+    let world = world(Limits { running: 1, ..Limits::default() }).await;
+    let bad = world.spawn(scripted("panic on purpose")).await;
+    let good = world.spawn(scripted("say fine")).await;
+    let record = world.ended(bad).await;
+    assert_eq!(record.error.unwrap().code, ErrorCode::Panicked);
+    assert_eq!(world.ended(good).await.result.unwrap().preview, "fine");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closure_that_ignores_its_cancellation_is_dropped() {
+    let world = world(Limits::default()).await;
+    let id = world.spawn(scripted("hang")).await;
+    until_async("the start", || async { world.engine.get(id).await.unwrap().started_at }).await;
+    world.engine.stop(&me(), id, StopRequest::default()).await.unwrap();
+    assert_eq!(world.ended(id).await.status, Status::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sm_14_a_child_killed_from_outside_is_settled_by_an_event() {
+    let world = world(Limits::default()).await;
+    let id = world.spawn(shell("exec sleep 60")).await;
+    let pid = until_async("the child", || async {
+        Some(world.engine.get(id).await.unwrap().attempts.first()?.process.clone()?.pid)
+    })
+    .await;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let record = world.ended(id).await;
+    let error = record.error.unwrap();
+    assert_eq!((error.code, error.exit.unwrap().signal), (ErrorCode::Crashed, Some(9)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proc_04_a_missing_program_is_named_and_nothing_else_is_taken() {
+    let world = world(Limits::default()).await;
+    let mut request = waiting(shell(""));
+    request.exec.as_mut().unwrap().program = String::from("no-such-program-here");
+    let record = world.engine.spawn(&me(), request).await.unwrap().record;
+    let error = record.error.unwrap();
+    assert_eq!(error.code, ErrorCode::ProgramNotFound);
+    assert!(error.message.contains("no-such-program-here"), "{}", error.message);
+    assert_eq!(world.kinds(record.id).await, ["accepted", "queued", "claimed", "ended"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proc_01_a_bad_working_directory_is_one_clear_refusal() {
+    let world = world(Limits::default()).await;
+    let file = world.dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for cwd in [None, Some(""), Some("relative"), Some("/no/such/dir"), file.to_str()] {
+        let request = SpawnRequest { cwd: cwd.map(Into::into), ..shell("true") };
+        let refusal = world.engine.spawn(&me(), request).await.unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::InvalidCwd, "{cwd:?}");
+    }
+    assert_eq!(world.engine.list(ListFilter::default()).await.unwrap().items.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_working_directory_that_goes_away_in_the_queue_is_an_error_of_the_run() {
+    let world = world(Limits { running: 1, ..Limits::default() }).await;
+    world.spawn(scripted("gate a")).await;
+    let dir = world.dir.path().join("work");
+    std::fs::create_dir(&dir).unwrap();
+    let request = SpawnRequest { cwd: Some(dir.to_str().unwrap().into()), ..shell("true") };
+    let id = world.spawn(request).await;
+    std::fs::remove_dir(&dir).unwrap();
+    world.fake.gate("a").open();
+    assert_eq!(world.ended(id).await.error.unwrap().code, ErrorCode::InvalidCwd);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn result_02_a_wait_that_is_given_up_leaves_the_child_and_the_notice() {
+    let world = world(Limits::default()).await;
+    let id = world.spawn(scripted("gate a\nsay kept")).await;
+    let waiter = world.engine.clone();
+    let wait = tokio::spawn(async move { waiter.wait(id, WaitOptions::default()).await });
+    wait.abort();
+    let _ = wait.await;
+    let short = WaitOptions { run: None, timeout_ms: Some(20) };
+    assert!(!world.engine.wait(id, short).await.unwrap().ended);
+    world.fake.gate("a").open();
+    world.ended(id).await;
+    assert_eq!(world.engine.inbox(&me(), 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn result_11_only_the_requester_can_consume() {
+    let world = world(Limits::default()).await;
+    let id = world.engine.spawn(&me(), waiting(scripted("say mine"))).await.unwrap().record.id;
+    let other = Caller { requester: Requester::from("other") };
+    assert!(world.engine.inbox(&other, 10).await.unwrap().is_empty());
+    let reply = world.engine.ack(&other, vec![id], false).await.unwrap();
+    assert_eq!(reply.refused[0].code, ErrorCode::NotYours);
+    let reply = world.engine.ack(&me(), vec![id], false).await.unwrap();
+    assert_eq!((reply.acknowledged, reply.unconsumed), (vec![id], 0));
+    let again = world.engine.ack(&me(), vec![id], false).await.unwrap();
+    assert_eq!(again.acknowledged, [id], "acknowledging twice does no harm");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn result_06_many_ends_at_once_are_all_in_the_inbox() {
+    let world = world(Limits { running: 50, ..Limits::default() }).await;
+    let mut ids = Vec::new();
+    for _ in 0..50 {
+        ids.push(world.spawn(SpawnRequest { mode: Mode::Async, ..scripted("gate a\nsay x") }).await);
+    }
+    world.fake.gate("a").open();
+    for id in &ids {
+        world.ended(*id).await;
+    }
+    let mut owed: Vec<_> = world.engine.inbox(&me(), 100).await.unwrap().iter().map(|item| item.record.id).collect();
+    owed.sort_unstable();
+    assert_eq!(owed, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idempotency_the_same_key_gives_the_same_subagent() {
+    let world = world(Limits::default()).await;
+    let request = SpawnRequest { idempotency_key: Some(String::from("k")), ..scripted("say once") };
+    let first = world.engine.spawn(&me(), request.clone()).await.unwrap();
+    let second = world.engine.spawn(&me(), waiting(request.clone())).await.unwrap();
+    assert!(!first.existing && second.existing && second.ended);
+    assert_eq!(first.record.id, second.record.id);
+    let other = Caller { requester: Requester::from("other") };
+    assert!(!world.engine.spawn(&other, request).await.unwrap().existing, "keys are the requester's own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_14_a_stop_cascades_but_not_to_the_detached() {
+    let world = world(Limits { running: 9, ..Limits::default() }).await;
+    let parent = world.spawn(scripted("gate a")).await;
+    let child_of = |id: SubagentId, mode| SpawnRequest { parent: Some(id.to_string()), mode, ..scripted("gate a") };
+    let child = world.spawn(child_of(parent, Mode::Async)).await;
+    let grandchild = world.spawn(child_of(child, Mode::Async)).await;
+    let detached = world.spawn(child_of(parent, Mode::Detached)).await;
+    let reply = world.engine.stop(&me(), parent, StopRequest::default()).await.unwrap();
+    assert_eq!(reply.cascaded.len(), 2);
+    for id in [parent, child, grandchild] {
+        assert_eq!(world.ended(id).await.status, Status::Stopped);
+    }
+    assert_eq!(world.status(detached).await, Status::Running);
+    let refusal = world.engine.spawn(&me(), child_of(parent, Mode::Async)).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::ParentEnded);
+    world.fake.gate("a").open();
+    assert_eq!(world.ended(detached).await.status, Status::Completed);
+    assert_eq!(world.engine.inbox(&me(), 10).await.unwrap().len(), 3, "nobody is told of a detached end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sm_16_a_parent_ends_only_after_its_children() {
+    let world = world(Limits { running: 9, ..Limits::default() }).await;
+    let parent = world.spawn(scripted("gate parent\nsay parent")).await;
+    let request = SpawnRequest { parent: Some(parent.to_string()), mode: Mode::Async, ..scripted("gate child") };
+    let child = world.spawn(request).await;
+    world.fake.gate("parent").open();
+    world.until_status(parent, Status::Waiting).await;
+    let health = world.engine.health().await.unwrap();
+    assert_eq!(health.running, 1, "a run that waits for its children holds no slot");
+    world.fake.gate("child").open();
+    let record = world.ended(parent).await;
+    assert_eq!((record.status, record.result.unwrap().preview.as_str()), (Status::Completed, "parent"));
+    assert_eq!(world.status(child).await, Status::Completed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_cuts_a_run_and_keeps_what_there_is() {
+    let world = world(Limits::default()).await;
+    let request = SpawnRequest { deadline_ms: Some(200), ..waiting(shell("echo so far; exec sleep 60")) };
+    let record = world.engine.spawn(&me(), request).await.unwrap().record;
+    assert_eq!(record.status, Status::Aborted);
+    assert_eq!(record.result.unwrap().preview, "so far\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volatile_run_leaves_nothing_in_the_durable_store() {
+    use subagent_store::Store;
+    let world = world(Limits::default()).await;
+    let request = SpawnRequest { durable: false, ..waiting(shell("echo gone")) };
+    let record = world.engine.spawn(&me(), request).await.unwrap().record;
+    assert_eq!((record.status, record.durable), (Status::Completed, false));
+    assert!(world.store.get(record.id).unwrap().is_none());
+    assert_eq!(world.engine.list(ListFilter::default()).await.unwrap().items.len(), 1);
+    assert_eq!(world.engine.inbox(&me(), 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proc_03_secret_values_reach_the_child_and_nothing_else() {
+    use subagent_store::Store;
+    let world = world(Limits::default()).await;
+    let secret = String::from("s3cr3t-value");
+    let request = SpawnRequest {
+        secret_env: BTreeMap::from([(String::from("TOKEN"), secret.clone())]),
+        ..waiting(shell("test \"$TOKEN\" = s3cr3t-value && echo match"))
+    };
+    assert!(!format!("{request:?}").contains(&secret));
+    let record = world.engine.spawn(&me(), request).await.unwrap().record;
+    assert_eq!(record.result.as_ref().unwrap().preview, "match");
+    let state = world.store.get(record.id).unwrap().unwrap();
+    let stored = serde_json::to_string(&*state).unwrap();
+    let args = "test \\\"$TOKEN\\\" = s3cr3t-value";
+    assert!(!stored.replace(args, "").contains(&secret), "only the script itself has the words");
+    let events = serde_json::to_string(&world.engine.events(Cursor(0), 100, None).await.unwrap()).unwrap();
+    assert!(!events.replace(args, "").contains(&secret));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proc_17_what_a_child_leaves_behind_is_ended_and_said() {
+    let world = world(Limits::default()).await;
+    let script = "setsid sleep 300 >/dev/null 2>&1 & echo left";
+    let record = world.engine.spawn(&me(), waiting(shell(script))).await.unwrap().record;
+    assert_eq!(record.status, Status::Completed);
+    assert!(record.marks.contains(&Mark::LeftoversEnded), "{:?}", record.marks);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutdown_keeps_children_and_the_next_engine_adopts_them() {
+    let world = world(Limits::default()).await;
+    let fifo = world.dir.path().join("gate");
+    let script = format!("mkfifo {0}; echo before; read line <{0}; echo after $line", fifo.display());
+    let id = world.spawn(shell(&script)).await;
+    until_async("the gate", || async { fifo.exists().then_some(()) }).await;
+    let World { engine, fake, store, dir } = world;
+    engine.shutdown(Shutdown::Keep).await;
+    drop(engine);
+    let engine = start(&dir, &fake, &store, Limits::default()).await;
+    assert_eq!(engine.health().await.unwrap().recovery.adopted, 1);
+    let writer = fifo.clone();
+    tokio::task::spawn_blocking(move || std::fs::write(writer, "news\n")).await.unwrap().unwrap();
+    let options = WaitOptions { run: None, timeout_ms: Some(20_000) };
+    let record = engine.wait(id, options).await.unwrap().record;
+    assert_eq!((record.status, record.attempt.0), (Status::Completed, 1));
+    assert_eq!(record.result.unwrap().preview, "before\nafter news");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutdown_can_stop_the_children_within_a_bound() {
+    let world = world(Limits::default()).await;
+    let id = world.spawn(shell("exec sleep 60")).await;
+    until_async("the start", || async { world.engine.get(id).await.unwrap().started_at }).await;
+    world.engine.shutdown(Shutdown::Stop { within: Duration::from_secs(10) }).await;
+    let record = world.engine.get(id).await.unwrap();
+    assert_eq!(record.status, Status::Stopped);
+    assert_eq!(record.stop.unwrap().cause, subagent_model::Cause::Shutdown);
+    let refusal = world.engine.spawn(&me(), shell("true")).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::Draining);
+}

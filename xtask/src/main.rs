@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "a task runner talks to its terminal; it is no library")]
 
 mod binaries;
+mod demo;
 mod deps;
 mod metadata;
 mod msrv;
@@ -41,6 +42,8 @@ enum Task {
     Build,
     /// Look for the tools the checks need, and install what is missing
     Setup,
+    /// Set everything up and show the main job on this repository: children at work, a daemon killed in the middle
+    Demo,
     /// Run every check, then the tests; the summary of the tests comes last
     Test(test::Options),
     /// Write the generated files: error pages, JSON Schemas, OpenAPI, the reference of the command line
@@ -48,6 +51,13 @@ enum Task {
         /// Change nothing; fail when a file is out of date
         #[arg(long)]
         check: bool,
+    },
+    /// Measure the release programs side by side with the floor and, where it is on PATH, with pueue
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Options of the measurement; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Step through a recorded sequence of commands, printing each decision and the state after it
     Replay {
@@ -63,8 +73,10 @@ fn main() -> ExitCode {
         Task::Shim { profile } => binaries::shim(&profile),
         Task::Build => binaries::build(),
         Task::Setup => setup::run(),
+        Task::Demo => demo::run(),
         Task::Test(options) => test::run(&options),
         Task::Gen { check } => project::generate(check),
+        Task::Bench { arguments } => project::bench(&arguments),
         Task::Replay { file } => project::replay(&file),
     };
     match done {

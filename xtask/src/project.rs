@@ -32,6 +32,18 @@ pub(crate) fn replay(file: &Path) -> Result<()> {
     steps::run_as_told(&mut command)
 }
 
+/// Measures the release programs: whole processes, side by side with the floor and with a peer.
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    crate::binaries::build()?;
+    let mut build = steps::cargo(&metadata::root());
+    build.args(["build", "--quiet", "--release", "--package", "xtask", "--features", "bench", "--bin", "xtask-bench"]);
+    steps::run(&mut build, "fix what the compiler reports above")?;
+    let release = metadata::workspace()?.target_directory.join("release");
+    let mut command = Command::new(release.join("xtask-bench"));
+    command.arg("--programs").arg(&release).args(arguments).current_dir(metadata::root());
+    steps::run_as_told(&mut command)
+}
+
 fn build() -> Result<()> {
     let mut build = steps::cargo(&metadata::root());
     // With the features of the whole workspace, to share what other builds compiled.

@@ -33,6 +33,11 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
+/// Looks for the programs alone: what building and running needs.
+pub(crate) fn programs_only() -> Result<()> {
+    programs()
+}
+
 /// The cargo tool whose absence only the full run notices.
 pub(crate) fn nextest() -> Result<()> {
     TOOLS

@@ -103,8 +103,11 @@ fn compile() -> Result<()> {
 }
 
 fn tests(options: &Options) -> Result<()> {
+    let programs = metadata::workspace()?.target_directory.join("debug");
     let mut command = steps::cargo(&metadata::root());
     command.args(["nextest", "run", "--workspace", "--all-features"]);
+    // They were built just before: no test has to ask cargo again.
+    command.env("SUBAGENT_TEST_PROGRAMS", programs);
     if options.long {
         command.args(["--profile", "long"]).env("SUBAGENT_TEST_LONG", "1");
     }

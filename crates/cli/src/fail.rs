@@ -50,18 +50,24 @@ impl Failure {
         self.problem.code.exit_code()
     }
 
-    /// Its problem, for lists of them.
-    pub(crate) fn into_problem(self) -> Problem {
+    /// The message with its cause, in one line.
+    pub(crate) fn full(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{}: {cause}", self.problem.message),
+            None => self.problem.message.clone(),
+        }
+    }
+
+    /// Its problem, for lists of them. What was underneath becomes part of the message.
+    pub(crate) fn into_problem(mut self) -> Problem {
+        self.problem.message = self.full();
         self.problem
     }
 
     /// Writes it to standard error: as one JSON document where JSON was asked for.
     pub(crate) fn tell(&self, console: &Console) {
         if console.json {
-            let mut problem = self.problem.clone();
-            if let Some(cause) = &self.cause {
-                problem.message = format!("{}: {cause}", problem.message);
-            }
+            let problem = Problem { message: self.full(), ..self.problem.clone() };
             console.note_json(&serde_json::json!({ "error": problem }));
             return;
         }

@@ -150,6 +150,7 @@ mod tests {
 
     #[test]
     fn the_order_is_the_contracts() {
+        use ErrorCode as E;
         let limits = Limits::default();
         let mut all = facts();
         all.parent = Some(ParentFacts { depth: 9, open: false, live_children: 9, tree_total: 999, recent_spawns: 99 });
@@ -170,7 +171,6 @@ mod tests {
                 _ => all.queued = 0,
             }
         }
-        use ErrorCode as E;
         assert_eq!(
             seen,
             [

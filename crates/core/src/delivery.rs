@@ -72,10 +72,7 @@ pub fn owed(state: &Subagent) -> Option<Owed<'_>> {
 
 /// What `requester` has not consumed, oldest first: the answer to the one question of a parent that was compacted or
 /// restarted.
-pub fn owed_to<'a>(
-    states: impl IntoIterator<Item = &'a Subagent>,
-    requester: &Requester,
-) -> Vec<Owed<'a>> {
+pub fn owed_to<'a>(states: impl IntoIterator<Item = &'a Subagent>, requester: &Requester) -> Vec<Owed<'a>> {
     let mut found: Vec<_> =
         states.into_iter().filter_map(owed).filter(|owed| owed.requester == requester).collect();
     found.sort_by_key(|owed| (owed.since, owed.subagent));

@@ -121,7 +121,9 @@ impl<T> Window<T> {
 #[cfg(test)]
 mod tests {
     use super::{Filter, Told, Window};
-    use subagent_model::{AttemptNumber, Cursor, Event, EventKind, Requester, RunNumber, SubagentId, Timestamp};
+    use subagent_model::{
+        AttemptNumber, Cursor, Event, EventKind, Requester, RunNumber, SubagentId, Timestamp,
+    };
 
     fn drain(window: &mut Window<u64>) -> Vec<Told<u64>> {
         let mut told = vec![];

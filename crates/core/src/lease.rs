@@ -15,7 +15,9 @@ pub struct Lease {
 
 /// A lease that could not keep two nodes apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a lease of {length:?} has no room for a margin of {margin:?}: it must be at least three times as long")]
+#[error(
+    "a lease of {length:?} has no room for a margin of {margin:?}: it must be at least three times as long"
+)]
 pub struct LeaseTooShort {
     /// Its length.
     pub length: Duration,

@@ -439,9 +439,7 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::{
-        Bounds, MailCommand, MailRefusal, Mailbox, MessageNumber, Receipt, ReturnReason, Written,
-    };
+    use super::{Bounds, MailCommand, MailRefusal, Mailbox, MessageNumber, Receipt, ReturnReason, Written};
     use subagent_model::{Requester, Timestamp};
 
     const NOW: Timestamp = Timestamp::never();
@@ -521,16 +519,10 @@ mod tests {
         assert_eq!(post(&mut mailbox, " \n"), Err(MailRefusal::Blank));
         assert_eq!(post(&mut mailbox, "123456789"), Err(MailRefusal::TooLong { bytes: 9, limit: 8 }));
         post(&mut mailbox, "12345678").unwrap();
-        assert_eq!(
-            post(&mut mailbox, "123"),
-            Err(MailRefusal::Full { unit: "bytes", used: 11, limit: 10 })
-        );
+        assert_eq!(post(&mut mailbox, "123"), Err(MailRefusal::Full { unit: "bytes", used: 11, limit: 10 }));
         post(&mut mailbox, "1").unwrap();
         post(&mut mailbox, "2").unwrap();
-        assert_eq!(
-            post(&mut mailbox, "3"),
-            Err(MailRefusal::Full { unit: "messages", used: 4, limit: 3 })
-        );
+        assert_eq!(post(&mut mailbox, "3"), Err(MailRefusal::Full { unit: "messages", used: 4, limit: 3 }));
         assert_eq!(mailbox.pending(), 3);
     }
 

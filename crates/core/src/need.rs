@@ -37,7 +37,9 @@ pub enum Need {
         /// Whose.
         carrier: String,
     },
-    /// The lease has run out: somebody must take the attempt over.
+    /// The lease has run out: somebody must take the attempt over. The node that held it knows more than that: it goes
+    /// by its own [`crate::recover::plan`], and takes over from itself only what was never launched. Otherwise work that
+    /// has finished would be run again.
     Reclaim {
         /// The attempt.
         attempt: AttemptNumber,

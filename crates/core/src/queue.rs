@@ -12,12 +12,16 @@ pub struct Queue {
     lanes: BTreeMap<Requester, BTreeMap<u64, Ticket>>,
     /// Lane and place of each run.
     places: HashMap<SubagentId, (Requester, u64)>,
-    /// Lanes by the turn in which each was served last: the one that waited longest comes first.
-    turns: BTreeSet<(u64, Requester)>,
-    served: HashMap<Requester, u64>,
+    /// Lanes by the turn in which each was served last: the one that waited longest comes first. Of those that were
+    /// not served yet, or came back in the same turn, the one that arrived first.
+    turns: BTreeSet<(Turn, Requester)>,
+    served: HashMap<Requester, Turn>,
     arrivals: u64,
     turn: u64,
 }
+
+/// The turn in which a lane was served last, and the arrival that opened the lane.
+type Turn = (u64, u64);
 
 #[derive(Debug, Clone)]
 struct Ticket {
@@ -38,7 +42,7 @@ impl Queue {
         let place = self.arrivals;
         self.lanes.entry(requester.clone()).or_default().insert(place, Ticket { run, not_before });
         self.places.insert(run, (requester.clone(), place));
-        let turn = *self.served.entry(requester.clone()).or_insert(self.turn);
+        let turn = *self.served.entry(requester.clone()).or_insert((self.turn, place));
         self.turns.insert((turn, requester.clone()));
     }
 
@@ -64,7 +68,7 @@ impl Queue {
             Some((*turn, requester.clone(), ready.run))
         })?;
         self.turn += 1;
-        let next = self.turn;
+        let next = (self.turn, turn.1);
         self.turns.remove(&(turn, requester.clone()));
         self.turns.insert((next, requester.clone()));
         self.served.insert(requester, next);
@@ -163,5 +167,15 @@ mod tests {
         assert!(queue.remove(id(1)) && !queue.remove(id(1)));
         assert_eq!(queue.pop(at(0)), None);
         assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn queue_04_requesters_that_were_not_served_yet_come_in_the_order_of_arrival() {
+        let mut queue = Queue::default();
+        for (run, requester) in [(1, "z"), (2, "a"), (3, "z"), (4, "m")] {
+            queue.push(id(run), &Requester::from(requester), None);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop(at(0))).collect();
+        assert_eq!(order, [id(1), id(2), id(4), id(3)]);
     }
 }

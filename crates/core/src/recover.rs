@@ -62,6 +62,13 @@ pub struct Plan {
 
 /// Plans the recovery of `live` runs from what was `found`.
 ///
+/// Three duties of the caller, each of which the model check shows to be needed:
+/// - `live` holds only runs that **this** node holds, and waiting ones. Of what another node holds it finds nothing here,
+///   and would call it lost.
+/// - `found` is looked up **before** the store is read. The other way round, an attempt that was claimed and launched in
+///   between looks like a child that nobody knows.
+/// - No launch of this daemon is underway for an attempt that the plan says `Lose` or `FinishStop` of.
+///
 /// `launched` says of an attempt whether its directory shows that a start was handed to a shim: only without it is it
 /// certain that no work was begun.
 pub fn plan<'a>(

@@ -70,10 +70,8 @@ pub fn sweep(now: Timestamp, policy: &Policy, summaries: &[Summary]) -> Sweep {
     let mut held = summaries.iter().fold(0_u64, |sum, summary| sum.saturating_add(summary.heavy_bytes));
     let mut plan = Sweep::default();
     for (ended_at, summary) in releasable {
-        let record_goes =
-            age_ms(ended_at) >= policy.record_ms && !tree.has_live_descendant(summary.id);
-        let heavy_goes =
-            record_goes || age_ms(ended_at) >= policy.heavy_ms || held > policy.heavy_bytes;
+        let record_goes = age_ms(ended_at) >= policy.record_ms && !tree.has_live_descendant(summary.id);
+        let heavy_goes = record_goes || age_ms(ended_at) >= policy.heavy_ms || held > policy.heavy_bytes;
         if heavy_goes && summary.heavy_bytes > 0 {
             held -= summary.heavy_bytes.min(held);
             plan.bytes = plan.bytes.saturating_add(summary.heavy_bytes);

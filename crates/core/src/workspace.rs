@@ -210,12 +210,13 @@ impl Workspace {
 
     /// The facts that `command` leads to. No facts means: accepted, nothing to change.
     pub fn decide(&self, command: &WorkspaceCommand) -> Result<Vec<WorkspaceFact>, WorkspaceRefusal> {
+        if self.is_so_already(*command) {
+            return Ok(vec![]);
+        }
         let illegal = WorkspaceRefusal::Illegal { state: self.standing.as_str() };
         match (*command, self.standing) {
             (WorkspaceCommand::Create, Standing::Planned) => Ok(vec![WorkspaceFact::Created]),
-            (WorkspaceCommand::Create, Standing::Created) => Ok(vec![]),
 
-            (WorkspaceCommand::Use { attempt }, Standing::InUse { owner }) if attempt == owner => Ok(vec![]),
             // A resume goes on where the work is.
             (WorkspaceCommand::Use { attempt }, Standing::Created | Standing::Kept { .. })
                 if attempt > self.last_owner =>
@@ -237,21 +238,26 @@ impl Workspace {
                 };
                 Ok(vec![WorkspaceFact::Released { attempt, work }])
             }
-            // Another attempt has it, or it was released before: a late release changes nothing.
-            (WorkspaceCommand::Release { attempt, .. }, _) if attempt <= self.last_owner => Ok(vec![]),
-
             (WorkspaceCommand::Merge { found }, Standing::Kept { .. }) => {
-                if found.unsaved() { Err(WorkspaceRefusal::Unsaved) } else { Ok(vec![WorkspaceFact::Merged]) }
+                if found.unsaved() {
+                    Err(WorkspaceRefusal::Unsaved)
+                } else {
+                    Ok(vec![WorkspaceFact::Merged])
+                }
             }
-            (WorkspaceCommand::Merge { .. }, Standing::Merged) => Ok(vec![]),
 
-            (WorkspaceCommand::Remove { .. }, Standing::Removed) => Ok(vec![]),
             (
-                WorkspaceCommand::Use { .. } | WorkspaceCommand::TakeOver { .. } | WorkspaceCommand::Remove { .. },
+                WorkspaceCommand::Use { .. }
+                | WorkspaceCommand::TakeOver { .. }
+                | WorkspaceCommand::Remove { .. },
                 Standing::InUse { owner },
             ) => Err(WorkspaceRefusal::InUse { owner }),
             (WorkspaceCommand::Remove { found }, _) => {
-                if found.unsaved() { Err(WorkspaceRefusal::Unsaved) } else { Ok(vec![WorkspaceFact::Removed]) }
+                if found.unsaved() {
+                    Err(WorkspaceRefusal::Unsaved)
+                } else {
+                    Ok(vec![WorkspaceFact::Removed])
+                }
             }
 
             (
@@ -262,6 +268,21 @@ impl Workspace {
                 | WorkspaceCommand::Merge { .. },
                 _,
             ) => Err(illegal),
+        }
+    }
+
+    /// True when `command` was carried out before, or comes too late to matter.
+    fn is_so_already(&self, command: WorkspaceCommand) -> bool {
+        match (command, self.standing) {
+            (WorkspaceCommand::Use { attempt }, Standing::InUse { owner }) => attempt == owner,
+            // Released before, or another attempt has it now.
+            (WorkspaceCommand::Release { attempt, .. }, standing) => {
+                attempt <= self.last_owner && standing != Standing::InUse { owner: attempt }
+            }
+            (WorkspaceCommand::Create, Standing::Created)
+            | (WorkspaceCommand::Merge { .. }, Standing::Merged)
+            | (WorkspaceCommand::Remove { .. }, Standing::Removed) => true,
+            _ => false,
         }
     }
 

@@ -72,4 +72,10 @@ async fn measure() {
         let line = rollup.lines().find(|line| line.starts_with(&format!("{name}:"))).unwrap_or("-");
         println!("shim {line}");
     }
+    drop(shim);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    if let Some(root) = launcher.cgroup_root() {
+        // Another bench may still be using it.
+        let _ = root.remove();
+    }
 }

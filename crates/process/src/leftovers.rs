@@ -28,6 +28,7 @@ pub struct OrphanTree {
 /// All processes of this user that carry an attempt's marker, by attempt, but for the attempts in
 /// `except` (those that have a shim). A process that took the marker out of its environment is found
 /// through its parent while that lives.
+#[allow(clippy::implicit_hasher)] // one caller, one kind of set
 pub fn orphans(except: &HashSet<String>) -> Vec<OrphanTree> {
     let mut trees: HashMap<String, Vec<ProcessIdentity>> = HashMap::new();
     for (attempt, process) in marked() {

@@ -43,7 +43,7 @@ async fn proc_21_a_running_child_is_adopted_and_its_exit_seen() {
 async fn an_exit_while_nobody_is_connected_is_on_disk_and_the_shim_is_gone() {
     let world = World::new(Containment::Auto);
     let shim = world.launcher.launch().await.unwrap();
-    let (pid, group) = (shim.identity().pid, shim.cgroup().map(std::borrow::ToOwned::to_owned));
+    let (pid, group) = (shim.identity().pid, shim.cgroup().map(ToOwned::to_owned));
     shim.start(world.script("1", "sleep 0.3; echo result; exit 5")).await.unwrap();
     drop(shim);
     eventually(10, "the shim ends", || !alive(pid)).await;
@@ -71,6 +71,18 @@ async fn a_connection_lost_before_the_release_leaves_the_record() {
     eventually(10, "the shim ends", || !alive(pid)).await;
     assert!(file.exists());
     assert_eq!(exit_record::read(&world.attempt_dir("1")).unwrap().unwrap().exit_code, Some(5));
+}
+
+#[tokio::test]
+async fn a_shim_whose_directory_is_gone_does_not_stay() {
+    let world = World::new(Containment::Auto);
+    let shim = world.launcher.launch().await.unwrap();
+    let pid = shim.identity().pid;
+    shim.start(world.script("1", "exit 5")).await.unwrap();
+    exit(&shim).await;
+    std::fs::remove_dir_all(world.attempt_dir("1")).unwrap();
+    drop(shim);
+    eventually(2, "the shim ends", || !alive(pid)).await;
 }
 
 #[tokio::test]
@@ -128,7 +140,7 @@ async fn lost_shim(world: World) {
     assert!(begin.elapsed() < Duration::from_millis(500), "{:?}", begin.elapsed());
     eventually(2, "the direct child dies with the shim", || !alive(started.process.pid)).await;
     assert!(!members(&world.key("1")).is_empty());
-    let (key, group) = (world.key("1"), shim.cgroup().map(std::borrow::ToOwned::to_owned));
+    let (key, group) = (world.key("1"), shim.cgroup().map(ToOwned::to_owned));
     let listed = leftovers::orphans(&HashSet::new());
     assert!(listed.iter().any(|tree| tree.attempt == key));
     let ended = leftovers::kill_leftovers(&key, group.as_deref(), Duration::from_secs(5));
@@ -228,4 +240,55 @@ async fn a_warm_pool_serves_many_at_once() {
     let sockets = world.launcher.sockets().to_owned();
     drop(pool);
     eventually(10, "all shims end with the pool", || std::fs::read_dir(&sockets).unwrap().count() == 0).await;
+}
+
+#[tokio::test]
+async fn groups_of_dead_shims_are_swept_and_others_are_not() {
+    let world = World::new(Containment::Auto);
+    let Some(root) = world.launcher.cgroup_root().cloned() else { return };
+    let shim = world.launcher.launch().await.unwrap();
+    let started = shim.start(world.script("1", "exec sleep 600")).await.unwrap();
+    let (dead, live) = (root.make("dead-1").unwrap(), root.make("live-1").unwrap());
+    let mut left = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    std::fs::write(dead.path().join("cgroup.procs"), left.id().to_string()).unwrap();
+    let keep = HashSet::from([live.path().to_owned()]);
+    assert_eq!(world.launcher.sweep_groups(&keep, Duration::from_secs(5)), 1);
+    assert!(!left.wait().unwrap().success());
+    assert!(!dead.path().exists() && live.path().exists());
+    assert!(alive(started.process.pid));
+    shim.stop(graces(500, 5_000)).unwrap();
+    exit(&shim).await;
+    live.remove().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn proc_10_no_final_message_is_lost_in_a_storm_of_exits() {
+    let world = std::sync::Arc::new(World::new(Containment::Auto));
+    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let over = done.clone();
+    // Children of this process that have nothing to do with any shim.
+    let storm = std::thread::spawn(move || {
+        while !over.load(std::sync::atomic::Ordering::Relaxed) {
+            std::process::Command::new("true").status().unwrap();
+        }
+    });
+    let mut tasks = tokio::task::JoinSet::new();
+    for at in 0..50 {
+        let world = world.clone();
+        tasks.spawn(async move {
+            let shim = world.launcher.launch().await.unwrap();
+            let key = at.to_string();
+            let script = "i=0; while [ $i -lt 20 ]; do head -c 5000 /dev/zero; i=$((i+1)); done; echo final";
+            shim.start(world.script(&key, script)).await.unwrap();
+            let record = support::exit_within(&shim, Duration::from_secs(60)).await;
+            assert_eq!(record.stdout_bytes, 100_006);
+            assert!(support::stdout(&world.attempt_dir(&key)).ends_with(b"final\n"));
+            shim.release().unwrap();
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
+    }
+    done.store(true, std::sync::atomic::Ordering::Relaxed);
+    storm.join().unwrap();
 }

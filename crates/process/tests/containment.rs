@@ -30,6 +30,7 @@ macro_rules! both {
 }
 
 both! {
+    the_child_is_where_it_should_be
     proc_17_new_sessions_and_double_forks_are_stopped
     stop_07_a_tree_that_ignores_sigterm_is_killed_in_time
     a_stopped_process_gets_its_sigterm
@@ -39,10 +40,27 @@ both! {
     proc_17_a_leftover_that_ignores_sigterm_is_killed
     stop_08_a_second_stop_does_not_restart_the_graces
     a_second_stop_may_shorten_the_graces
+    stop_09_a_stop_after_the_end_changes_nothing
+    stop_25_a_shutdown_hook_is_asked_once
     deadline
     lease_and_renewal
     proc_18_a_hundred_attempts_over_one_shim_leave_nothing
     a_process_that_holds_the_streams_open_does_not_hold_the_exit
+}
+
+async fn the_child_is_where_it_should_be(world: World) {
+    let shim = world.launcher.launch().await.unwrap();
+    let mut job = world.job("1", "cat");
+    job.args.push("/proc/self/cgroup".to_owned());
+    shim.start(job).await.unwrap();
+    assert_eq!(exit(&shim).await.exit_code, Some(0));
+    let text = support::stdout_text(&world.attempt_dir("1"));
+    match shim.cgroup() {
+        Some(group) => {
+            assert!(text.trim_end().ends_with(group.file_name().unwrap().to_str().unwrap()), "{text}")
+        }
+        None => assert_eq!(text, std::fs::read_to_string("/proc/self/cgroup").unwrap()),
+    }
 }
 
 async fn stop_when(world: &World, script: &str, ready: &str, how: Graces) -> (ExitRecord, Duration) {
@@ -102,7 +120,9 @@ async fn a_loop_of_new_sessions_is_ended(world: World) {
 
 async fn proc_17_leftovers_of_a_natural_exit_are_ended(world: World) {
     let shim = world.launcher.launch().await.unwrap();
-    shim.start(world.script("1", "(setsid sleep 600 &); sleep 601 & sleep 0.1; echo done; exit 3")).await.unwrap();
+    shim.start(world.script("1", "(setsid sleep 600 &); sleep 601 & sleep 0.1; echo done; exit 3"))
+        .await
+        .unwrap();
     let record = exit(&shim).await;
     assert_eq!((record.exit_code, record.cause), (Some(3), ExitCause::Natural));
     assert_eq!(record.leftover_killed, 2);
@@ -144,6 +164,34 @@ async fn a_second_stop_may_shorten_the_graces(world: World) {
     shim.stop(graces(0, 5_000)).unwrap();
     exit(&shim).await;
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}
+
+async fn stop_09_a_stop_after_the_end_changes_nothing(world: World) {
+    let shim = world.launcher.launch().await.unwrap();
+    shim.start(world.script("1", "exit 3")).await.unwrap();
+    let record = exit(&shim).await;
+    shim.stop(graces(0, 5_000)).unwrap();
+    assert_eq!(shim.status().await.unwrap().record.as_deref(), Some(&record));
+    assert_eq!(exit(&shim).await, record);
+    // The next attempt is not touched by it either.
+    shim.release().unwrap();
+    shim.stop(graces(0, 5_000)).unwrap();
+    shim.start(world.script("2", "sleep 0.1; exit 4")).await.unwrap();
+    assert_eq!(exit(&shim).await.exit_code, Some(4));
+}
+
+async fn stop_25_a_shutdown_hook_is_asked_once(world: World) {
+    let shim = world.launcher.launch().await.unwrap();
+    let script = "trap 'echo hook; sleep 0.3; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
+    shim.start(world.script("1", script)).await.unwrap();
+    output_holds(&world.attempt_dir("1"), "ready").await;
+    for _ in 0..5 {
+        shim.stop(graces(3_000, 5_000)).unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let record = exit(&shim).await;
+    assert_eq!((record.exit_code, record.cause), (Some(0), ExitCause::Stopped));
+    assert_eq!(support::stdout_text(&world.attempt_dir("1")), "ready\nhook\n");
 }
 
 async fn deadline(world: World) {
@@ -207,10 +255,8 @@ async fn a_process_that_holds_the_streams_open_does_not_hold_the_exit(world: Wor
     // A reader outside the tree (this test) holds the write end of the child's output.
     let shim = world.launcher.launch().await.unwrap();
     let started = shim.start(world.script("1", "echo before; sleep 0.5; echo after")).await.unwrap();
-    let held = std::fs::OpenOptions::new()
-        .write(true)
-        .open(format!("/proc/{}/fd/1", started.process.pid))
-        .unwrap();
+    let held =
+        std::fs::OpenOptions::new().write(true).open(format!("/proc/{}/fd/1", started.process.pid)).unwrap();
     let begin = Instant::now();
     let record = exit(&shim).await;
     assert!(begin.elapsed() < Duration::from_secs(2));

@@ -34,7 +34,7 @@ async fn proc_11_three_hundred_megabytes_are_bounded_and_the_end_is_there() {
     let mut largest = 0;
     let record = loop {
         tokio::select! {
-            record = exit_within(&shim, Duration::from_secs(120)) => break record,
+            record = exit_within(&shim, Duration::from_mins(2)) => break record,
             () = tokio::time::sleep(Duration::from_millis(5)) => largest = largest.max(size(&dir)),
         }
     };
@@ -165,8 +165,9 @@ async fn a_disk_that_takes_no_more_stops_neither_child_nor_shim() {
 fn limit_files(pid: u32, bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: the limit is a live value and no old one is asked for.
-    let result =
-        unsafe { libc::prlimit(pid.cast_signed(), libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
+    let result = unsafe {
+        libc::prlimit(pid.cast_signed(), libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut())
+    };
     assert_eq!(result, 0);
 }
 

@@ -252,7 +252,7 @@ impl Attempt {
         }
         if graces.term > 0 {
             // Stopped processes see the SIGTERM once they go on.
-            platform::signal_tree(&[libc::SIGTERM, libc::SIGCONT]);
+            platform::signal_tree(self.process.pid, &[libc::SIGTERM, libc::SIGCONT]);
         }
     }
 
@@ -307,7 +307,7 @@ impl Attempt {
             if give_up_at <= now {
                 self.ladder = Ladder::GaveUp;
             } else if next_round <= now {
-                kill(cgroup);
+                kill(self.process.pid, cgroup);
                 let next_round = platform::boot_millis() + ROUND_MS;
                 self.ladder = Ladder::Kill { give_up_at, next_round };
             }
@@ -394,11 +394,11 @@ impl Attempt {
 }
 
 /// One round of killing. The group's own kill is atomic; the walk reaches what left the group.
-fn kill(cgroup: Option<&Cgroup>) {
+fn kill(leader: u32, cgroup: Option<&Cgroup>) {
     if let Some(cgroup) = cgroup {
         cgroup.kill();
     }
-    platform::kill_round();
+    platform::kill_round(leader);
 }
 
 fn usage(raw: &libc::rusage) -> ProcessUsage {

@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use subagent_core::frame::Kind;
@@ -152,7 +153,8 @@ impl Input {
 
     fn spool(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.spool.is_none() {
-            let file = OpenOptions::new().read(true).append(true).create(true).open(&self.spool_path)?;
+            let file =
+                OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.spool_path)?;
             self.spool = Some(file);
         }
         if let Some(file) = &self.spool {

@@ -32,6 +32,13 @@ pub(crate) fn start(
     check_cwd(&request.cwd)?;
     let strings = Strings::new(request, &program)?;
     let dir = PathBuf::from(&request.dir);
+    if !dir.is_absolute() {
+        return Err(refusal(
+            StartStage::Log,
+            libc::EINVAL,
+            "the attempt's directory is not absolute".to_owned(),
+        ));
+    }
     let stdin_file = match &request.stdin {
         StdinSource::File(path) => Some(File::open(path).map_err(|error| {
             failure(StartStage::Stdin, &error, &format!("cannot open the input file {path:?}"))

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use subagent_core::frame::control::{ControlFrame, segment_name};
@@ -193,5 +194,5 @@ impl LogWriter {
 }
 
 fn create_segment(dir: &Path, index: u32) -> io::Result<File> {
-    OpenOptions::new().append(true).create_new(true).open(dir.join(segment_name(index)))
+    OpenOptions::new().append(true).create_new(true).mode(0o600).open(dir.join(segment_name(index)))
 }

@@ -13,7 +13,7 @@ mod other_unix;
 pub(crate) use {
     linux::{
         become_subreaper, boot_id, boot_millis, die_with_parent, fork_into, hide_descriptors, pipe_cloexec,
-        set_limit, start_time, wait_ready,
+        reset_reserved_signals, set_limit, start_time, wait_ready,
     },
     linux_cgroup::Cgroup,
     linux_tree::{count_tree, kill_round, signal_tree},
@@ -22,5 +22,5 @@ pub(crate) use {
 #[cfg(not(target_os = "linux"))]
 pub(crate) use other_unix::{
     Cgroup, become_subreaper, boot_id, boot_millis, count_tree, die_with_parent, fork_into, hide_descriptors,
-    kill_round, pipe_cloexec, set_limit, signal_tree, start_time, wait_ready,
+    kill_round, pipe_cloexec, reset_reserved_signals, set_limit, signal_tree, start_time, wait_ready,
 };

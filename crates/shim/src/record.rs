@@ -1,8 +1,9 @@
 //! Writing the exit record: whole or not at all (temporary file and rename), durable only when nobody is
 //! connected who could take the exit over the socket.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use subagent_core::frame::control::EXIT_FILE;
@@ -17,7 +18,13 @@ pub(crate) fn write(dir: &Path, record: &ExitRecord) -> io::Result<()> {
     let mut text = serde_json::to_vec(record)?;
     text.push(b'\n');
     let temporary = dir.join(TEMPORARY);
-    let written = File::create(&temporary).and_then(|mut file| file.write_all(&text));
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(&text));
     if let Err(error) = written {
         let _ = std::fs::remove_file(&temporary);
         return Err(error);

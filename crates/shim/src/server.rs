@@ -64,6 +64,7 @@ struct Server {
 
 /// Serves attempts until nobody needs this shim any more.
 pub(crate) fn run(socket: &Path, cgroup: Option<PathBuf>) -> io::Result<()> {
+    let socket = &std::path::absolute(socket)?;
     sys::quiet_signals();
     sys::new_session();
     platform::become_subreaper()?;
@@ -75,6 +76,8 @@ pub(crate) fn run(socket: &Path, cgroup: Option<PathBuf>) -> io::Result<()> {
     let cgroup = cgroup.map(|path| Cgroup::open(&path)).transpose()?;
     let listener = sys::with_private_umask(|| UnixListener::bind(socket))?;
     listener.set_nonblocking(true)?;
+    // A shim may live long and must not hold a directory of somebody's.
+    std::env::set_current_dir("/")?;
     let pid = std::process::id();
     let mut server = Server {
         socket_id: file_id(socket),
@@ -136,7 +139,7 @@ impl Server {
         let alone = self.controller.is_none();
         match &self.ended {
             Some(ended) => alone && (ended.durable || ended.retries >= RECORD_RETRIES) && !self.accept(),
-            None => (alone || self.retire) && (self.retire || !self.accept()),
+            None => self.retire || (alone && !self.accept()),
         }
     }
 
@@ -498,10 +501,19 @@ impl Server {
         if ended.durable || ended.retry_at > now {
             return;
         }
+        let mut result = Ok(());
         if !ended.written {
-            ended.written = record::write(&ended.dir, &ended.record).is_ok();
+            result = record::write(&ended.dir, &ended.record);
+            ended.written = result.is_ok();
         }
-        ended.durable = ended.written && record::make_durable(&ended.dir).is_ok();
+        if ended.written {
+            result = record::make_durable(&ended.dir);
+            ended.durable = result.is_ok();
+        }
+        if result.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            // Whoever removed the attempt's directory wants no record of it.
+            ended.retries = RECORD_RETRIES;
+        }
         ended.retries += 1;
         ended.retry_at = now + RECORD_RETRY_MS;
     }
@@ -542,9 +554,8 @@ fn refuse(connection: &mut Connection, request: &str, reason: String) {
 /// because the attempt ran before must not touch what that run left.
 fn leave_start_failure(request: &StartRequest, failure: &StartFailure) {
     let dir = Path::new(&request.dir);
-    if matches!(failure.errno, libc::EEXIST | libc::EBUSY | libc::ESHUTDOWN)
-        || std::fs::create_dir_all(dir).is_err()
-    {
+    let unrelated = matches!(failure.errno, libc::EEXIST | libc::EBUSY | libc::ESHUTDOWN);
+    if unrelated || !dir.is_absolute() || std::fs::create_dir_all(dir).is_err() {
         return;
     }
     let exit = ExitRecord {

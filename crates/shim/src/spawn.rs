@@ -71,7 +71,7 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<u32, Failed> {
     let pointer = std::ptr::from_ref(&data).cast();
     // SAFETY: `child` keeps the promises asked for; signals are blocked from the start of the program.
     let pid = match unsafe { platform::fork_into(plan.cgroup.map(Cgroup::fd), child, pointer) } {
-        Some(result) => result.map_err(|error| Failed { stage: StartStage::Exec, error })?,
+        Some(result) => result.map_err(|error| Failed { stage: clone_stage(plan, &error), error })?,
         None => fork(&mut data)?,
     };
     match data.stage.load(Ordering::Acquire) {
@@ -81,6 +81,12 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<u32, Failed> {
             error: io::Error::from_raw_os_error(data.errno.load(Ordering::Acquire)),
         }),
     }
+}
+
+/// A refused clone with a control group is the group's fault, unless processes or memory ran out.
+fn clone_stage(plan: &Plan<'_>, error: &io::Error) -> StartStage {
+    let exhausted = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM));
+    if plan.cgroup.is_some() && !exhausted { StartStage::Cgroup } else { StartStage::Exec }
 }
 
 /// The portable way: fork, and a pipe that tells of a failed exec by bytes and of a successful one by its
@@ -109,9 +115,9 @@ fn fork(data: &mut ChildData<'_>) -> Result<u32, Failed> {
     drop(writer);
     let mut report = [0; 8];
     if let Ok(8) = sys::read(&reader, &mut report) {
-        let [a, b, c, d, e, f, g, h] = report;
-        data.stage.store(i32::from_ne_bytes([a, b, c, d]), Ordering::Release);
-        data.errno.store(i32::from_ne_bytes([e, f, g, h]), Ordering::Release);
+        let word = |at: usize| report[at..at + 4].try_into().map_or(libc::EIO, i32::from_ne_bytes);
+        data.stage.store(word(0), Ordering::Release);
+        data.errno.store(word(4), Ordering::Release);
     }
     Ok(pid)
 }

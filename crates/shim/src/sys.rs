@@ -15,14 +15,12 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
-        match usize::try_from(call()) {
-            Ok(count) => return Ok(count),
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        if let Ok(count) = usize::try_from(call()) {
+            return Ok(count);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
         }
     }
 }
@@ -117,6 +115,7 @@ extern "C" fn on_child(_signal: libc::c_int) {}
 /// does nothing, so that it interrupts a poll that lets it through. Blocked signals are not inherited by
 /// children as pending, and the default actions are what an exec'd child must find.
 pub(crate) fn quiet_signals() {
+    super::platform::reset_reserved_signals();
     // SAFETY: all structures are plain old data initialised before use; the handler touches nothing.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -137,10 +136,10 @@ pub(crate) fn quiet_signals() {
 pub(crate) fn with_private_umask<T>(make: impl FnOnce() -> T) -> T {
     // SAFETY: umask cannot fail and touches no memory.
     let before = unsafe { libc::umask(0o177) };
-    let made = make();
+    let result = make();
     // SAFETY: as above.
     unsafe { libc::umask(before) };
-    made
+    result
 }
 
 /// Sends a signal to an own child that was not waited for yet, so that its pid cannot be someone else's.

@@ -41,6 +41,7 @@ fn main() {
 }
 
 fn commits(dir: &Path) {
+    println!("resident before {} KiB", resident());
     println!("{:<44} {:>9} {:>9} {:>9} {:>9}", "microseconds", "median", "mean", "p99", "max");
     floor(dir);
     for batch in [1, 16, 64] {
@@ -127,10 +128,10 @@ fn lives(dir: &Path) {
         ["birth (2 events)", "claim", "start", "end", "acknowledgement"].map(|name| (name, Vec::new()));
     for _ in 0..1_000 {
         let mut step = samples.birth();
-        for place in 0..kinds.len() {
+        for (place, (_, times)) in kinds.iter_mut().enumerate() {
             let start = Instant::now();
             store.commit(std::slice::from_ref(&step)).unwrap();
-            kinds[place].1.push(start.elapsed());
+            times.push(start.elapsed());
             let state = &step.state;
             let attempt = state.last_attempt;
             step = match place {
@@ -158,7 +159,11 @@ fn reads(dir: &Path, records: u64) {
         let mut batch = Vec::new();
         for number in 0..200 {
             let rare = round == 0 && number < 50;
-            let born = samples.birth_with(|birth| if rare { birth.requester = you.clone() });
+            let born = samples.birth_with(|birth| {
+                if rare {
+                    birth.requester = you.clone();
+                }
+            });
             let claim = samples.step(&born.state, &Samples::claim());
             let attempt = claim.state.last_attempt;
             let outcome = if rare { Samples::failure() } else { Outcome::Completed };
@@ -183,7 +188,9 @@ fn reads(dir: &Path, records: u64) {
     let ask = |name: &str, query: &mut dyn FnMut(u64)| tell(name, measure(200, query));
     ask("get", &mut |round| drop(store.get(handles[some(round)].0).unwrap().unwrap()));
     ask("resolve a handle", &mut |round| drop(store.resolve(handles[some(round)].1.as_str()).unwrap()));
-    ask("resolve a beginning", &mut |round| drop(store.resolve(&handles[some(round)].1.as_str()[..4]).unwrap()));
+    ask("resolve a beginning", &mut |round| {
+        drop(store.resolve(&handles[some(round)].1.as_str()[..4]).unwrap());
+    });
     ask("resolve the beginning of an id", &mut |round| {
         drop(store.resolve(&handles[some(round)].0.to_string()[..12]).unwrap());
     });

@@ -12,6 +12,8 @@ use std::time::Duration;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, TransactionBehavior};
 
+use crate::writer::Writer;
+
 /// Room that is set aside for the log: what is written between two checkpoints of a quiet store.
 const RESERVED: u64 = 4 * 1024 * 1024;
 
@@ -106,7 +108,7 @@ impl Signal {
 pub(crate) fn start(
     signal: Arc<Signal>,
     connection: Connection,
-    writer: Arc<Mutex<Connection>>,
+    writer: Arc<Writer>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(String::from("store-checkpoint")).spawn(move || {
         if let Err(error) = reserve(&signal, &writer) {
@@ -121,9 +123,9 @@ pub(crate) fn start(
     })
 }
 
-fn run(signal: &Signal, connection: &Connection, writer: &Mutex<Connection>) -> rusqlite::Result<()> {
+fn run(signal: &Signal, connection: &Connection, writer: &Writer) -> rusqlite::Result<()> {
     checkpoint(connection, "PASSIVE")?;
-    let writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let writer = writer.lock()?;
     // Readers of old pages keep the log from starting anew. Usually there is another time; when it has grown far too
     // long they are waited for, but not longer than a commit may be held up.
     let far_too_long = signal.pages.load(Ordering::Relaxed) / FAR_TOO_LONG > signal.every;
@@ -140,9 +142,9 @@ fn checkpoint(connection: &Connection, how: &str) -> rusqlite::Result<()> {
 
 /// Sets room aside for the log: a flush of a file that grows takes about twice as long as one of a file that is written
 /// over, and on some disks forty times. In small portions, between which commits go on.
-fn reserve(signal: &Signal, writer: &Mutex<Connection>) -> Result<(), ReserveError> {
+fn reserve(signal: &Signal, writer: &Writer) -> Result<(), ReserveError> {
     while !signal.is_closed() && reserve_portion(writer)? {
-        // A lock that is taken again at once is never given to those who wait for it.
+        // Those who want to commit go first.
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
@@ -150,8 +152,8 @@ fn reserve(signal: &Signal, writer: &Mutex<Connection>) -> Result<(), ReserveErr
 
 /// One portion; false when there is enough. Zeros behind the log are no frames, so every SQLite passes over them. This
 /// holds SQLite's write lock, which binds other processes too: nobody appends to the log meanwhile.
-fn reserve_portion(writer: &Mutex<Connection>) -> Result<bool, ReserveError> {
-    let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+fn reserve_portion(writer: &Writer) -> Result<bool, ReserveError> {
+    let mut writer = writer.lock()?;
     let Some(path) = writer.path().map(|path| format!("{path}-wal")) else { return Ok(false) };
     let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let log = OpenOptions::new().append(true).open(path)?;

@@ -13,7 +13,8 @@ pub(crate) fn writer(path: &Path, create: bool, patience: Duration) -> rusqlite:
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
     }
     let connection = Connection::open_with_flags(path, flags)?;
-    settle(&connection, patience, -2_048)?;
+    connection.pragma_update(None, "page_size", 8192)?;
+    settle(&connection, patience, -1_024)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // The log is never checkpointed by a commit, and keeps its size: overwriting is cheaper to flush than growing.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -24,7 +25,7 @@ pub(crate) fn writer(path: &Path, create: bool, patience: Duration) -> rusqlite:
 pub(crate) fn reader(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    settle(&connection, patience, -512)?;
+    settle(&connection, patience, -256)?;
     Ok(connection)
 }
 

@@ -20,13 +20,13 @@ pub(crate) fn store_error(error: &Error, path: &Path) -> StoreError {
             action: format!("reading or writing {}", path.display()),
             reason: format!("{reason} (code {})", failure.extended_code),
         },
-        ErrorCode::CannotOpen => {
-            StoreError::Io { action: format!("opening {}", path.display()), reason }
-        }
+        ErrorCode::CannotOpen => StoreError::Io { action: format!("opening {}", path.display()), reason },
         ErrorCode::NotADatabase => StoreError::Unusable {
             path: path.display().to_string(),
             reason: String::from("it is not a database"),
-            remedy: String::from("choose another data directory, or move the file away; a new store is made then"),
+            remedy: String::from(
+                "choose another data directory, or move the file away; a new store is made then",
+            ),
         },
         ErrorCode::DatabaseCorrupt => StoreError::Unusable {
             path: path.display().to_string(),

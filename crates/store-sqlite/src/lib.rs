@@ -15,6 +15,7 @@ mod read;
 mod schema;
 mod store;
 mod write;
+mod writer;
 
 pub use open::{FILE_NAME, OpenOptions};
 pub use schema::{APPLICATION_ID, FORMAT};

@@ -7,7 +7,7 @@ use subagent_store::{ListFilter, ListPage, filter};
 
 use crate::codec::{RECORD, id_bytes};
 use crate::quarantine::Quarantine;
-use crate::read::{Found, rows};
+use crate::read::{Found, no_place, rows};
 
 pub(crate) fn list(
     connection: &Connection,
@@ -26,7 +26,8 @@ pub(crate) fn list(
     found.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
     let more = found.len() > len;
     found.truncate(len);
-    let mut page = ListPage { next: found.last().filter(|_| more).map(|(id, _)| *id), ..ListPage::default() };
+    let next = found.iter().rev().map(|(id, _)| *id).find(|id| *id != no_place()).filter(|_| more);
+    let mut page = ListPage { next, ..ListPage::default() };
     for (_, found) in found {
         match found {
             Ok(state) => page.items.push(state),
@@ -88,9 +89,11 @@ fn sources(asked: &ListFilter) -> Vec<(String, Of)> {
         sources.push((select("INDEXED BY subagent_live", &among("live = 1")), Of::Nothing));
     }
     let ended = wanted.into_iter().filter(|status| status.is_final());
-    sources.extend(ended.map(|status| {
-        (select("INDEXED BY subagent_ended", "live = 0 AND status = ?4"), Of::Status(status))
-    }));
+    sources.extend(
+        ended.map(|status| {
+            (select("INDEXED BY subagent_ended", "live = 0 AND status = ?4"), Of::Status(status))
+        }),
+    );
     sources
 }
 
@@ -104,7 +107,8 @@ mod tests {
     /// How SQLite would go about it.
     fn plan(connection: &Connection, sql: &str, of: &Of) -> String {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let details = statement.query_map(params![[0_u8; 16], 50, "me", of], |row| row.get::<_, String>(3)).unwrap();
+        let details =
+            statement.query_map(params![[0_u8; 16], 50, "me", of], |row| row.get::<_, String>(3)).unwrap();
         details.map(Result::unwrap).collect::<Vec<_>>().join("; ")
     }
 

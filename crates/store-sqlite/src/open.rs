@@ -112,7 +112,12 @@ fn prepare(path: &Path, options: &OpenOptions) -> Result<Opened, Failure> {
 fn explain(error: &rusqlite::Error, path: &Path) -> StoreError {
     let unclear = matches!(
         error.sqlite_error_code(),
-        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::SystemIoFailure | ErrorCode::PermissionDenied)
+        Some(
+            ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::PermissionDenied
+        )
     );
     if !unclear {
         return store_error(error, path);
@@ -121,7 +126,9 @@ fn explain(error: &rusqlite::Error, path: &Path) -> StoreError {
     match probe(directory) {
         Ok(()) => store_error(error, path),
         Err(error) => match error.kind() {
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly,
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly
+            }
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::Full,
             _ => StoreError::Io {
                 action: format!("writing into {}", directory.display()),

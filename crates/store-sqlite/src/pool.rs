@@ -14,7 +14,7 @@ use crate::connect;
 const MOST: usize = 8;
 
 /// How many stay open when nobody reads.
-const IDLE: usize = 2;
+const IDLE: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -87,20 +87,19 @@ impl Deref for Reader<'_> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        let mut state = self.pool.state();
-        let surplus = match self.connection.take() {
-            Some(connection) if state.idle.len() < IDLE => {
+        if let Some(connection) = self.connection.take() {
+            let mut state = self.pool.state();
+            if state.idle.len() < IDLE {
                 state.idle.push(connection);
-                None
+                drop(state);
+                self.pool.given_back.notify_one();
+                return;
             }
-            other => {
-                state.open -= 1;
-                other
-            }
-        };
-        drop(state);
+            // Closing takes time: not under the lock. Its place is free only once it is closed.
+            drop(state);
+            drop(connection);
+        }
+        self.pool.state().open -= 1;
         self.pool.given_back.notify_one();
-        // Closing a connection takes time: not under the lock.
-        drop(surplus);
     }
 }

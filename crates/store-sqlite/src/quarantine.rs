@@ -41,7 +41,8 @@ impl Quarantine {
     }
 
     pub(crate) fn rows(&self) -> Vec<DamagedRow> {
-        let row = |(id, known): (&String, &Known)| DamagedRow { id: id.clone(), reason: known.reason.clone() };
+        let row =
+            |(id, known): (&String, &Known)| DamagedRow { id: id.clone(), reason: known.reason.clone() };
         self.known().iter().map(row).collect()
     }
 

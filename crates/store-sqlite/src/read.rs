@@ -35,8 +35,8 @@ pub(crate) fn resolve(connection: &Connection, name: &str) -> rusqlite::Result<R
     let named = |row: &rusqlite::Row<'_>| Ok((id_at(row, 0)?, Handle(row.get(1)?)));
     let mut found: Vec<(SubagentId, Handle)> = Vec::new();
     // The order of the index is that of bytes: what begins with the name stands together, right after it.
-    let mut by_handle =
-        connection.prepare_cached("SELECT id, handle FROM subagent WHERE handle >= ?1 ORDER BY handle LIMIT ?2")?;
+    let mut by_handle = connection
+        .prepare_cached("SELECT id, handle FROM subagent WHERE handle >= ?1 ORDER BY handle LIMIT ?2")?;
     for row in by_handle.query_map(params![name, most], named)? {
         let row = row?;
         if !row.1.as_str().starts_with(name) {
@@ -103,7 +103,7 @@ pub(crate) fn owed(
         while let Some(row) = found.next()? {
             read += 1;
             place = Some((row.get(5)?, row.get(0)?));
-            if let Some((_, Ok(state))) = set_aside(quarantine, codec::record(row)?) {
+            if let (_, Ok(state)) = set_aside(quarantine, codec::record(row)?) {
                 items.push(state);
             }
         }
@@ -121,7 +121,9 @@ pub(crate) fn owed_count(connection: &Connection, requester: Option<&Requester>)
             .prepare_cached("SELECT count(*) FROM subagent INDEXED BY subagent_owed WHERE owed = 1")?
             .query_row([], count),
         Some(requester) => connection
-            .prepare_cached("SELECT count(*) FROM subagent INDEXED BY subagent_owed WHERE owed = 1 AND requester = ?1")?
+            .prepare_cached(
+                "SELECT count(*) FROM subagent INDEXED BY subagent_owed WHERE owed = 1 AND requester = ?1",
+            )?
             .query_row([requester.as_str()], count),
     }
 }
@@ -180,7 +182,8 @@ pub(crate) fn content(
             continue;
         }
         let bytes = row.get_ref(2)?.as_blob()?;
-        let start = usize::try_from(offset.saturating_sub(chunk * size)).unwrap_or(usize::MAX).min(bytes.len());
+        let start =
+            usize::try_from(offset.saturating_sub(chunk * size)).unwrap_or(usize::MAX).min(bytes.len());
         let room = max as usize - part.bytes.len();
         let end = start.saturating_add(room).min(bytes.len());
         part.bytes.extend_from_slice(&bytes[start..end]);
@@ -211,19 +214,23 @@ pub(crate) fn rows(
     let mut found = statement.query(values)?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
-        rows.extend(set_aside(quarantine, codec::record(row)?));
+        rows.push(set_aside(quarantine, codec::record(row)?));
     }
     Ok(rows)
 }
 
-/// A row with its place; a damaged one is remembered. One whose very id cannot be read has no place.
-fn set_aside(quarantine: &Quarantine, decoded: Decoded) -> Option<Found> {
+/// The place of rows whose very id cannot be read: after all others.
+pub(crate) fn no_place() -> SubagentId {
+    SubagentId::from_uuid(Uuid::nil())
+}
+
+/// A row with its place; a damaged one is remembered.
+fn set_aside(quarantine: &Quarantine, decoded: Decoded) -> Found {
     match decoded {
-        Decoded::Sound(state) => Some((state.id, Ok(state))),
+        Decoded::Sound(state) => (state.id, Ok(state)),
         Decoded::Damaged { row, id, owed_to } => {
             quarantine.put(&row, owed_to);
-            let lowest = || SubagentId::from_uuid(Uuid::nil());
-            Some((id.unwrap_or_else(lowest), Err(row)))
+            (id.unwrap_or_else(no_place), Err(row))
         }
     }
 }

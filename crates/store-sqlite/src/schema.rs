@@ -61,7 +61,10 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         assert_eq!(format(&connection).unwrap(), 0);
         migrate(&mut connection).unwrap();
-        assert_eq!((format(&connection).unwrap(), application_id(&connection).unwrap()), (FORMAT, APPLICATION_ID));
+        assert_eq!(
+            (format(&connection).unwrap(), application_id(&connection).unwrap()),
+            (FORMAT, APPLICATION_ID)
+        );
         migrate(&mut connection).unwrap();
         // The next step finds what the one before has made, and runs once.
         let mut steps = STEPS.to_vec();

@@ -1,15 +1,15 @@
 //! The store: the port on top of the writer, the readers and the quarantine.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 use subagent_core::run::Subagent;
 use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId};
 use subagent_store::{
-    Committed, ContentKind, ContentPart, DamagedRow, IdempotencyKey, ListFilter, ListPage, LivePage, Resolved, Store,
-    StoreError, StoreMode, Transition,
+    Committed, ContentKind, ContentPart, DamagedRow, IdempotencyKey, ListFilter, ListPage, LivePage,
+    Resolved, Store, StoreError, StoreMode, Transition,
 };
 
 use crate::checkpoint::{self, Signal};
@@ -18,6 +18,7 @@ use crate::open::{self, OpenOptions, Opened};
 use crate::pool::{Pool, Reader};
 use crate::quarantine::Quarantine;
 use crate::write::{self, Unwritten};
+use crate::writer::Writer;
 use crate::{connect, list, read, schema};
 
 /// A store in one SQLite file.
@@ -39,7 +40,7 @@ enum Access {
 
 #[derive(Debug)]
 struct Writing {
-    writer: Arc<Mutex<Connection>>,
+    writer: Arc<Writer>,
     signal: Arc<Signal>,
     checkpointer: Option<JoinHandle<()>>,
 }
@@ -51,23 +52,25 @@ impl SqliteStore {
         let path = open::file(path.as_ref());
         let opened = open::open(&path, options)?;
         let failed = |error: rusqlite::Error| store_error(&error, &path);
-        let access = match opened {
-            Opened::Newer(format) => Access::Newer(format),
-            Opened::Writable(mut writer) => {
-                let signal = Arc::new(Signal::new(options.checkpoint_pages));
-                signal.count(&mut writer).map_err(failed)?;
-                let writer = Arc::new(Mutex::new(writer));
-                let own = connect::writer(&path, false, options.patience).map_err(failed)?;
-                let checkpointer = checkpoint::start(Arc::clone(&signal), own, Arc::clone(&writer))
-                    .map_err(|error| StoreError::Io {
-                        action: String::from("starting a thread"),
-                        reason: error.to_string(),
-                    })?;
-                Access::ReadWrite(Writing { writer, signal, checkpointer: Some(checkpointer) })
-            }
-        };
+        let access =
+            match opened {
+                Opened::Newer(format) => Access::Newer(format),
+                Opened::Writable(mut writer) => {
+                    let signal = Arc::new(Signal::new(options.checkpoint_pages));
+                    signal.count(&mut writer).map_err(failed)?;
+                    let writer = Arc::new(Writer::new(writer));
+                    let own = connect::writer(&path, false, options.patience).map_err(failed)?;
+                    let checkpointer = checkpoint::start(Arc::clone(&signal), own, Arc::clone(&writer))
+                        .map_err(|error| StoreError::Io {
+                            action: String::from("starting a thread"),
+                            reason: error.to_string(),
+                        })?;
+                    Access::ReadWrite(Writing { writer, signal, checkpointer: Some(checkpointer) })
+                }
+            };
         let readers = Pool::new(path.clone(), options.patience);
-        let mut store = Self { path, node: NodeId(String::new()), access, readers, quarantine: Quarantine::default() };
+        let mut store =
+            Self { path, node: NodeId(String::new()), access, readers, quarantine: Quarantine::default() };
         let sql = "SELECT value FROM meta WHERE name = 'node'";
         store.node = store.read(|reader| reader.query_row(sql, [], |row| row.get(0).map(NodeId)))?;
         Ok(store)
@@ -96,12 +99,7 @@ impl SqliteStore {
             Access::ReadWrite(writing) => writing,
             Access::Newer(found) => return Err(StoreError::TooNew { found: *found, ours: schema::FORMAT }),
         };
-        // A panic inside rolls its transaction back, so the connection is sound after it.
-        let mut writer = writing.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if !writer.is_autocommit() {
-            // A transaction whose very rollback failed, on a broken disk, must not stand in the way for ever.
-            writer.execute_batch("ROLLBACK").map_err(|error| self.failed(&error))?;
-        }
+        let mut writer = writing.writer.lock().map_err(|error| self.failed(&error))?;
         let done = step(&mut writer).map_err(|unwritten| match unwritten {
             Unwritten::Refused(error) => error,
             Unwritten::Failed(error) => self.failed(&error),
@@ -230,7 +228,10 @@ impl Store for SqliteStore {
         match &self.access {
             Access::ReadWrite(_) => StoreMode::ReadWrite,
             Access::Newer(found) => StoreMode::ReadOnly {
-                reason: format!("a newer version wrote it: it has format {found}, this version knows up to {}", schema::FORMAT),
+                reason: format!(
+                    "a newer version wrote it: it has format {found}, this version knows up to {}",
+                    schema::FORMAT
+                ),
             },
         }
     }

@@ -96,8 +96,8 @@ fn write(transaction: &Transaction<'_>, step: &Transition, last: &mut i64) -> Re
         put_content(transaction, n, content)?;
     }
     let id = id_bytes(state.id);
-    let mut statement =
-        transaction.prepare_cached("INSERT INTO event (seq, id, run, at, kind) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let mut statement = transaction
+        .prepare_cached("INSERT INTO event (seq, id, run, at, kind) VALUES (?1, ?2, ?3, ?4, ?5)")?;
     for fact in &step.events {
         *last += 1;
         statement.execute(params![*last, id, fact.run.0, fact.at.as_micros(), json(&fact.kind)?])?;
@@ -148,7 +148,9 @@ fn birth(
     ]);
     let n = match inserted {
         Ok(n) => n,
-        Err(error) => return Err(refusal(transaction, state, key)?.map_or(Unwritten::Failed(error), Into::into)),
+        Err(error) => {
+            return Err(refusal(transaction, state, key)?.map_or(Unwritten::Failed(error), Into::into));
+        }
     };
     if state.parent.is_some() {
         let sql = "INSERT INTO tree (root, below) VALUES (?1, 1) ON CONFLICT DO UPDATE SET below = below + 1";

@@ -94,7 +94,10 @@ impl Folded {
                 (Some(reason), _) => reason.clone(),
                 (None, None) => String::from("it has no events"),
                 (None, Some(state)) if state.revision < record.revision => {
-                    format!("its events end at revision {}, the record is at {}", state.revision, record.revision)
+                    format!(
+                        "its events end at revision {}, the record is at {}",
+                        state.revision, record.revision
+                    )
                 }
                 (None, Some(state)) if state != record => String::from("its events fold to another state"),
                 (None, Some(_)) => continue,

@@ -91,7 +91,9 @@ impl StoreError {
             Self::Full => ErrorCode::StoreFull,
             Self::ReadOnly => ErrorCode::StoreReadOnly,
             Self::TooNew { .. } => ErrorCode::StoreTooNew,
-            Self::Conflict { .. } | Self::HandleTaken { .. } | Self::KeyTaken { .. } => ErrorCode::IllegalTransition,
+            Self::Conflict { .. } | Self::HandleTaken { .. } | Self::KeyTaken { .. } => {
+                ErrorCode::IllegalTransition
+            }
             Self::Damaged { .. } => ErrorCode::DamagedRecord,
             Self::Invalid { .. } | Self::Unusable { .. } | Self::Io { .. } | Self::Backend { .. } => {
                 ErrorCode::StoreFailed

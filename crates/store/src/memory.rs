@@ -205,7 +205,10 @@ impl Kept {
         self.records.get(&id).map(|record| Arc::clone(&record.state))
     }
 
-    fn owed<'a>(&'a self, requester: Option<&'a Requester>) -> impl Iterator<Item = (Timestamp, Arc<Subagent>)> + 'a {
+    fn owed<'a>(
+        &'a self,
+        requester: Option<&'a Requester>,
+    ) -> impl Iterator<Item = (Timestamp, Arc<Subagent>)> + 'a {
         self.owed
             .iter()
             .filter_map(|(at, id)| Some((*at, self.state(*id)?)))

@@ -141,14 +141,22 @@ impl Transition {
         let id = self.state.id;
         let folded = self.before.saturating_add(self.events.len() as u64);
         if self.state.revision != folded {
-            let reason = format!("{} facts on revision {} give no revision {}", self.events.len(), self.before, self.state.revision);
+            let reason = format!(
+                "{} facts on revision {} give no revision {}",
+                self.events.len(),
+                self.before,
+                self.state.revision
+            );
             return Err(StoreError::Invalid { id, reason });
         }
         if self.before == 0 && self.events.is_empty() {
             return Err(StoreError::Invalid { id, reason: String::from("a birth has no facts") });
         }
         if self.before > 0 && self.idempotency.is_some() {
-            return Err(StoreError::Invalid { id, reason: String::from("only a birth may carry an idempotency key") });
+            return Err(StoreError::Invalid {
+                id,
+                reason: String::from("only a birth may carry an idempotency key"),
+            });
         }
         Ok(())
     }

@@ -166,8 +166,7 @@ fn a_cut_tail_is_incomplete_and_no_error() {
     for end in ranges[1].start + 1..ranges[1].end {
         let items = decode(&bytes[..end], 11);
         assert_eq!(items.len(), 2, "{items:?}");
-        let expected =
-            Item::Incomplete { offset: 26, bytes: (end - ranges[1].start) as u64 };
+        let expected = Item::Incomplete { offset: 26, bytes: (end - ranges[1].start) as u64 };
         assert_eq!(items[1], expected);
     }
 }

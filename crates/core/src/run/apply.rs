@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use subagent_model::{
-    AttemptFacts, AttemptNumber, Event, EventKind, Outcome, RunNumber, RunRecord, SubagentId, Timestamp, Usage,
+    AttemptFacts, AttemptNumber, Event, EventKind, Outcome, RunNumber, RunRecord, SubagentId, Timestamp,
 };
 
 use super::state::{Delivery, DeliveryClaim, Ended, Hold, Phase, Run, Subagent};
@@ -138,7 +138,7 @@ impl Subagent {
                 self.run.tool_uses = self.run.tool_uses.saturating_add(*tool_uses);
                 self.compactions = self.compactions.saturating_add(*compactions);
                 if let Some(used) = usage {
-                    self.usage = Some(self.usage.unwrap_or_else(Usage::default).plus(*used));
+                    self.usage = Some(self.usage.unwrap_or_default().plus(*used));
                 }
             }
             EventKind::Waiting { attempt, on, held } => {
@@ -174,7 +174,8 @@ impl Subagent {
                 self.run.phase = Phase::Queued { since: at, reason: subagent_model::QueueReason::Capacity };
             }
             EventKind::Ended { outcome, completed_at, result, marks, quality, exit, late_error } => {
-                let stopping = matches!(self.run.phase, Phase::Stopping { .. });
+                // Without a process there is no other end either.
+                let stopping = matches!(self.run.phase, Phase::Stopping { .. } | Phase::Queued { .. });
                 if self.is_ended() || (stopping && !matches!(outcome, Outcome::Stopped { .. })) {
                     return Err(illegal);
                 }
@@ -221,10 +222,12 @@ impl Subagent {
     }
 
     fn hold_mut(&mut self, attempt: AttemptNumber) -> Option<&mut Hold> {
-        let hold = match &mut self.run.phase {
-            Phase::Starting { hold } | Phase::Running { hold, .. } | Phase::Stopping { hold, .. } => hold,
-            Phase::Waiting { hold: Some(hold), .. } => hold,
-            _ => return None,
+        let (Phase::Starting { hold }
+        | Phase::Running { hold, .. }
+        | Phase::Stopping { hold, .. }
+        | Phase::Waiting { hold: Some(hold), .. }) = &mut self.run.phase
+        else {
+            return None;
         };
         (hold.attempt == attempt).then_some(hold)
     }

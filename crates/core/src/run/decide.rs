@@ -86,14 +86,14 @@ pub fn decide(state: &Subagent, command: &Command, now: Timestamp) -> Result<Vec
             if fenced(state, *attempt).is_err() {
                 return late(state, *attempt, &format!("the attempt ended: {}", conclusion.outcome.status()));
             }
-            Ok(vec![match &state.run.phase {
-                Phase::Stopping { stop, .. } => stopped(stop, Some(conclusion)),
-                _ if *children_live => EventKind::Waiting {
-                    attempt: *attempt,
-                    on: ActivityOn::Children,
-                    held: Some(conclusion.clone()),
-                },
-                _ => ended(conclusion, now),
+            if let Phase::Stopping { stop, .. } = &state.run.phase {
+                return Ok(vec![stopped(stop, Some(conclusion))]);
+            }
+            let conclusion = unasked(conclusion);
+            Ok(vec![if *children_live {
+                EventKind::Waiting { attempt: *attempt, on: ActivityOn::Children, held: Some(Box::new(conclusion)) }
+            } else {
+                ended(&conclusion, now)
             }])
         }
         Command::Requeue { attempt, reason, exit, not_before, max_attempts } => {
@@ -101,7 +101,13 @@ pub fn decide(state: &Subagent, command: &Command, now: Timestamp) -> Result<Vec
                 return late(state, *attempt, reason);
             }
             match &state.run.phase {
-                Phase::Stopping { stop, .. } => Ok(vec![stopped(stop, None)]),
+                Phase::Stopping { stop, .. } => {
+                    let mut end = stopped_without_process(state, stop, None);
+                    if let EventKind::Ended { exit: known, .. } = &mut end {
+                        *known = *exit;
+                    }
+                    Ok(vec![end])
+                }
                 _ if state.run.attempts.len() >= *max_attempts as usize => Ok(vec![spent(reason, *exit, now)]),
                 _ => Ok(vec![
                     EventKind::AttemptEnded { attempt: *attempt, reason: reason.clone(), exit: *exit },
@@ -212,6 +218,24 @@ fn ended(conclusion: &Conclusion, now: Timestamp) -> EventKind {
         exit: conclusion.exit,
         late_error: None,
     }
+}
+
+/// A conclusion without a stop of ours. A child that says it was stopped or cancelled though nobody asked for it has
+/// failed: `stopped` always names who asked.
+fn unasked(conclusion: &Conclusion) -> Conclusion {
+    let mut conclusion = conclusion.clone();
+    if let Outcome::Stopped { stop } = &conclusion.outcome {
+        conclusion.outcome = Outcome::Error {
+            error: ErrorInfo {
+                code: ErrorCode::Crashed,
+                message: String::from("it ended as stopped, and no stop was asked for"),
+                detail: Some(format!("the child names {}", stop.actor)),
+                retryable: true,
+                exit: conclusion.exit,
+            },
+        };
+    }
+    conclusion
 }
 
 /// The end of a stopped run. What the child still brought is kept and marked, the status does not follow it.

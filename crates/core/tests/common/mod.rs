@@ -3,13 +3,15 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub mod phases;
+
 use std::collections::BTreeMap;
 
 use subagent_core::replay;
 use subagent_core::run::{Birth, Subagent};
 use subagent_model::{
-    BoundedText, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode, Outcome, Quality, Requester,
-    SpawnSpec, SubagentId, Timestamp,
+    BoundedText, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode, Outcome, Quality,
+    Requester, SpawnSpec, SubagentId, Timestamp,
 };
 
 pub fn id(n: u128) -> SubagentId {

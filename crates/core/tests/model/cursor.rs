@@ -8,12 +8,10 @@
 
 use subagent_core::feed::{Told, Window};
 use subagent_core::run::{Command, Subagent, accept, decide, fold};
-use subagent_model::{
-    AttemptNumber, Cursor, Event, EventKind, Mode, NodeId, RunNumber, Timestamp,
-};
+use subagent_model::{Cause, Cursor, Event, EventKind, Mode, NodeId, Status, Timestamp};
 
 use super::explore::{Move, World, must_break, must_hold};
-use crate::common::{at, birth, completed, owner};
+use crate::common::{at, birth, completed, owner, queued, text};
 
 const NUMBERED_WITHOUT_GAPS: &str = "11: the log is numbered without gaps";
 const FOLD_IS_THE_RECORD: &str = "11: folding the events gives the stored record";
@@ -40,7 +38,7 @@ struct CursorWorld {
     mutant: Option<Mutant>,
     log: Vec<Event>,
     stored: Option<Subagent>,
-    /// How much of the script is done.
+    /// How many steps were taken.
     done: usize,
     next: u64,
     window: Window<u64>,
@@ -49,17 +47,24 @@ struct CursorWorld {
     broken: Option<&'static str>,
 }
 
-fn script() -> [Command; 6] {
-    let attempt = AttemptNumber(1);
-    [
+/// What may be asked next. Every path of such commands is tried, as far as `STEPS`.
+fn commands(state: &Subagent) -> Vec<Command> {
+    let attempt = state.last_attempt;
+    vec![
         Command::Claim { owner: NodeId::from("A"), lease_until: Timestamp::never() },
         Command::Started { attempt, process: None },
         Command::Progress { attempt, turns: 1, tool_uses: 2, compactions: 0, usage: None },
+        Command::Conclude { attempt, conclusion: Box::new(completed("done")), children_live: true },
         Command::Conclude { attempt, conclusion: Box::new(completed("done")), children_live: false },
+        Command::Gone { attempt, evidence: "nothing is left".into() },
+        Command::ChildrenEnded,
+        Command::Stop { actor: "user:1000".into(), cause: Cause::Requested },
         Command::Acknowledge { by: owner() },
-        Command::Resume { prompt: crate::common::text("go on"), requester: owner() },
+        Command::Resume { prompt: text("go on"), requester: owner() },
     ]
 }
+
+const STEPS: usize = 5;
 
 impl CursorWorld {
     fn new(mutant: Option<Mutant>) -> Self {
@@ -80,33 +85,46 @@ impl CursorWorld {
         self.mutant == Some(mutant)
     }
 
-    /// The next step of the script: its events and the record after it.
-    fn decided(&self) -> Option<(Vec<EventKind>, Subagent)> {
-        let facts = match &self.stored {
-            None => accept(birth(1, &owner(), Mode::Async)),
-            Some(state) => decide(state, script().get(self.done - 1)?, at(0)).unwrap(),
+    /// Every next step: its events and the record after it.
+    fn decided(&self) -> Vec<(Vec<EventKind>, Subagent)> {
+        if self.done >= STEPS {
+            return vec![];
+        }
+        let Some(state) = &self.stored else {
+            let facts = accept(birth(1, &owner(), Mode::Async));
+            return vec![(facts, queued(1, &owner(), Mode::Async, at(0)))];
         };
-        let mut state = self.stored.clone();
-        for fact in &facts {
-            match &mut state {
-                None => {
-                    state = Some(
-                        subagent_core::run::born(birth(1, &owner(), Mode::Async).id, at(0), fact).unwrap(),
-                    );
-                }
-                Some(state) => state.apply(at(0), fact).unwrap(),
+        let mut all = vec![];
+        for command in commands(state) {
+            let facts = decide(state, &command, at(0)).unwrap_or_default();
+            let mut after = state.clone();
+            facts.iter().for_each(|fact| after.apply(at(0), fact).unwrap());
+            // A late fact changes nothing: it would only make the log longer.
+            if !facts.is_empty() && !matches!(facts[0], EventKind::Late { .. }) {
+                all.push((facts, after));
             }
         }
-        Some((facts, state?))
+        all
     }
 
     fn writer(&self, push: &mut impl FnMut(&str, bool, Self)) {
-        let Some((facts, state)) = self.decided() else { return };
+        for (facts, state) in self.decided() {
+            self.commit(facts, state, push);
+        }
+    }
+
+    fn commit(&self, facts: Vec<EventKind>, state: Subagent, push: &mut impl FnMut(&str, bool, Self)) {
         let mut to = self.clone();
         for kind in facts {
             let seq = if self.is(Mutant::NumberedBeforeCommit) { to.next } else { to.log.len() as u64 + 1 };
             to.next = seq + 1;
-            to.log.push(Event { seq: Cursor(seq), at: at(0), subagent: state.id, run: RunNumber(1), kind });
+            to.log.push(Event {
+                seq: Cursor(seq),
+                at: at(0),
+                subagent: state.id,
+                run: state.run.number,
+                kind,
+            });
         }
         if self.is(Mutant::NumberedBeforeCommit) {
             push("the commit fails", false, Self { next: to.next, ..self.clone() });
@@ -119,7 +137,11 @@ impl CursorWorld {
         }
         to.done += 1;
         if self.is(Mutant::RecordApart) {
-            push("crash between the events and the record", false, Self { stored: self.stored.clone(), ..to.clone() });
+            push(
+                "crash between the events and the record",
+                false,
+                Self { stored: self.stored.clone(), ..to.clone() },
+            );
         }
         to.stored = Some(state);
         push("commit", false, to);
@@ -150,7 +172,8 @@ impl CursorWorld {
                         to.broken = Some(SEEN_IN_ORDER);
                     }
                     to.seen = through;
-                    let known = if self.is(Mutant::CaughtUpTooSoon) { self.fed.max(through) } else { through };
+                    let known =
+                        if self.is(Mutant::CaughtUpTooSoon) { self.fed.max(through) } else { through };
                     to.window.caught_up(Cursor(known));
                     push("read the log", true, to);
                 }
@@ -161,13 +184,15 @@ impl CursorWorld {
 }
 
 impl World for CursorWorld {
-    type Key = (usize, usize, u64, u64, u64, String, bool);
+    type Key = (Vec<&'static str>, Option<Status>, u64, u64, u64, String, bool);
 
     fn key(&self) -> Self::Key {
+        let names = self.log.iter().map(|event| event.kind.name()).collect();
+        let status = self.stored.as_ref().map(Subagent::status);
         let revision = self.stored.as_ref().map_or(0, |state| state.revision);
         let window = format!("{:?}", self.window);
-        let next = if self.is(Mutant::NumberedBeforeCommit) { self.next } else { 0 };
-        (self.done, self.log.len(), revision, self.fed, self.seen, window, next > self.log.len() as u64 + 1)
+        let skipped = self.is(Mutant::NumberedBeforeCommit) && self.next > self.log.len() as u64 + 1;
+        (names, status, revision, self.fed, self.seen, window, skipped)
     }
 
     fn moves(&self) -> Vec<Move<Self>> {
@@ -198,7 +223,7 @@ impl World for CursorWorld {
         if self.log.iter().zip(1..).any(|(event, seq)| event.seq != Cursor(seq)) {
             return Some(NUMBERED_WITHOUT_GAPS);
         }
-        (fold(&self.log).unwrap() != self.stored).then_some(FOLD_IS_THE_RECORD)
+        (fold(&self.log).ok().as_ref() != Some(&self.stored)).then_some(FOLD_IS_THE_RECORD)
     }
 
     fn duties(&self) -> Vec<(&'static str, bool, bool)> {

@@ -96,7 +96,9 @@ impl DeliveryWorld {
 
     fn start(&mut self) {
         let owner = NodeId::from("A");
-        assert!(self.tell(self.record.run.number, &Command::Claim { owner, lease_until: Timestamp::never() }));
+        assert!(
+            self.tell(self.record.run.number, &Command::Claim { owner, lease_until: Timestamp::never() })
+        );
     }
 
     /// True when it changed something.
@@ -236,8 +238,9 @@ impl World for DeliveryWorld {
         if let Some(to) = self.acknowledge(self.run(), Requester::from("user:2000")) {
             push("a stranger's receipt".into(), false, to, None);
         }
-        if let Some(Need::ReturnClaim { carrier }) =
-            needs(&self.record, at(self.now)).into_iter().find(|need| matches!(need, Need::ReturnClaim { .. }))
+        if let Some(Need::ReturnClaim { carrier }) = needs(&self.record, at(self.now))
+            .into_iter()
+            .find(|need| matches!(need, Need::ReturnClaim { .. }))
         {
             let mut to = self.clone();
             to.tell(number, &Command::ReturnDelivery { carrier, reason: "too slow".into() });

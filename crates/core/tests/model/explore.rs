@@ -1,6 +1,8 @@
 //! The search: every state that a world can reach, breadth first, so that the trace of a violation is a shortest one.
 //! A world says what can happen next and which predicates must hold; the search knows nothing of subagents.
 
+#![expect(clippy::print_stdout, reason = "counts and traces are what a reader of the log wants")]
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 

@@ -52,7 +52,15 @@ struct MailWorld {
 impl MailWorld {
     fn new(mutant: Option<Mutant>) -> Self {
         let bounds = Bounds { messages: 2, bytes: 100, message_bytes: 10 };
-        Self { mutant, mailbox: Mailbox::new(bounds), posted: 0, up: true, lost: false, written: false, received: vec![] }
+        Self {
+            mutant,
+            mailbox: Mailbox::new(bounds),
+            posted: 0,
+            up: true,
+            lost: false,
+            written: false,
+            received: vec![],
+        }
     }
 
     fn is(&self, mutant: Mutant) -> bool {
@@ -69,7 +77,9 @@ impl MailWorld {
             if self.is(Mutant::CloseForgets) {
                 facts.truncate(1);
             }
-            if let (true, Some(message)) = (self.is(Mutant::CloseReturnsTheOneInFlight), self.mailbox.handing()) {
+            if let (true, Some(message)) =
+                (self.is(Mutant::CloseReturnsTheOneInFlight), self.mailbox.handing())
+            {
                 let number = message.number;
                 facts.push(MailFact::Returned { number, reason: ReturnReason::RunEnded });
             }
@@ -123,11 +133,7 @@ impl MailWorld {
         let number = message.number;
         if !self.written && !self.is(Mutant::WriteBeforeNote) {
             push("write", true, Some(self.write(number)));
-            push(
-                "the write fails",
-                false,
-                self.told(&MailCommand::Settle { number, written: Written::No }),
-            );
+            push("the write fails", false, self.told(&MailCommand::Settle { number, written: Written::No }));
             if self.is(Mutant::HandedIsDelivered) {
                 push("settle", true, self.told(&MailCommand::Settle { number, written: Written::Yes }));
             }

@@ -18,9 +18,7 @@ use subagent_core::lease::{Lease, Watchdog};
 use subagent_core::need::{Need, needs};
 use subagent_core::recover::{Found, Plan, Step, plan};
 use subagent_core::run::{Command, Phase, Subagent, decide};
-use subagent_model::{
-    AttemptNumber, Cause, ErrorCode, Mark, Mode, NodeId, Outcome, Status, Timestamp,
-};
+use subagent_model::{AttemptNumber, Cause, ErrorCode, Mark, Mode, NodeId, Outcome, Status, Timestamp};
 
 use super::explore::{Move, World, must_break, must_hold};
 use crate::common::{at, completed, failed, owner, queued, text};
@@ -87,6 +85,7 @@ enum Mutant {
 }
 
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 struct Rules {
     nodes: usize,
     mutant: Option<Mutant>,
@@ -100,7 +99,8 @@ struct Rules {
     wide: bool,
 }
 
-const ONE_NODE: Rules = Rules { nodes: 1, mutant: None, pauses: false, record_only: false, late_launches: false, wide: true };
+const ONE_NODE: Rules =
+    Rules { nodes: 1, mutant: None, pauses: false, record_only: false, late_launches: false, wide: true };
 const TWO_NODES: Rules = Rules { nodes: 2, wide: false, ..ONE_NODE };
 
 #[derive(Clone)]
@@ -706,7 +706,10 @@ impl World for RunWorld {
             return Some(ONE_PROCESS);
         }
         // Two nodes cannot know of each other's exit records: there the lease is all the protection.
-        if self.rules.nodes == 1 && !self.rules.late_launches && self.finished.is_some_and(|attempt| self.record.last_attempt > attempt) {
+        if self.rules.nodes == 1
+            && !self.rules.late_launches
+            && self.finished.is_some_and(|attempt| self.record.last_attempt > attempt)
+        {
             return Some(NEVER_RUN_AGAIN);
         }
         None
@@ -724,6 +727,11 @@ impl World for RunWorld {
             (ORPHANS_ARE_REAPED, orphan, !orphan),
         ]
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test is told by its environment how long it may take")]
+fn long() -> bool {
+    std::env::var_os("SUBAGENT_TEST_LONG").is_some()
 }
 
 fn mutant(mutant: Mutant, predicate: &str, rules: Rules) {
@@ -789,7 +797,7 @@ fn invariant_6_no_process_is_unowned() {
 /// Resumes, children and lost machines on two nodes: long, run with `SUBAGENT_TEST_LONG=1`.
 #[test]
 fn the_design_holds_on_two_nodes_with_everything_else() {
-    if std::env::var_os("SUBAGENT_TEST_LONG").is_some() {
+    if long() {
         must_hold("two nodes, wide", RunWorld::new(Rules { wide: true, ..TWO_NODES }));
     }
 }
@@ -798,7 +806,7 @@ fn the_design_holds_on_two_nodes_with_everything_else() {
 /// written stays right even so. Long: run with `SUBAGENT_TEST_LONG=1`.
 #[test]
 fn unbounded_pauses_cost_exclusion_but_never_the_record() {
-    if std::env::var_os("SUBAGENT_TEST_LONG").is_none() {
+    if !long() {
         return;
     }
     let pauses = Rules { pauses: true, ..TWO_NODES };

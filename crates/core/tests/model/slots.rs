@@ -63,7 +63,9 @@ impl SlotWorld {
         let runs: Vec<_> = ["x", "x", "y"]
             .iter()
             .zip(0_u8..)
-            .map(|(who, n)| Rc::new(queued(u128::from(n) + 1, &Requester::from(*who), Mode::Async, at(n.into()))))
+            .map(|(who, n)| {
+                Rc::new(queued(u128::from(n) + 1, &Requester::from(*who), Mode::Async, at(n.into())))
+            })
             .collect();
         let mut world = Self {
             mutant,
@@ -131,9 +133,8 @@ impl SlotWorld {
             return self.counted;
         }
         let stopping = |run: &Subagent| matches!(run.run.phase, Phase::Stopping { .. });
-        let holds = |run: &Subagent| {
-            run.holds_slot() && !(self.is(Mutant::SlotFreedAtTheStop) && stopping(run))
-        };
+        let holds =
+            |run: &Subagent| run.holds_slot() && !(self.is(Mutant::SlotFreedAtTheStop) && stopping(run));
         (0..self.runs.len()).filter(|index| holds(&self.runs[*index]) && !self.lends(*index)).count()
     }
 
@@ -198,7 +199,8 @@ impl SlotWorld {
             }
         }
         let mut to = self.clone();
-        if !self.family && to.tell(index, &Command::Stop { actor: "user:1".into(), cause: Cause::Requested }) {
+        if !self.family && to.tell(index, &Command::Stop { actor: "user:1".into(), cause: Cause::Requested })
+        {
             if !self.is(Mutant::StopKeepsTheTicket) {
                 to.queue.remove(run.id);
             }
@@ -220,7 +222,8 @@ impl World for SlotWorld {
 
     fn moves(&self) -> Vec<Move<Self>> {
         let mut moves: Vec<_> = self.start().into_iter().collect();
-        let mut push = |label: String, sure: bool, to: Self| moves.push(Move { label, sure, to, breaks: None });
+        let mut push =
+            |label: String, sure: bool, to: Self| moves.push(Move { label, sure, to, breaks: None });
         for index in 0..self.runs.len() {
             self.run_moves(index, &mut push);
         }
@@ -292,7 +295,8 @@ fn attempts_are_bounded() {
         let conclusion = failed(ErrorCode::StartFailed);
         assert!(conclusion.result.is_none());
         let reason = String::from("no start");
-        let requeue = Command::Requeue { attempt, reason, exit: None, not_before: None, max_attempts: MAX_ATTEMPTS };
+        let requeue =
+            Command::Requeue { attempt, reason, exit: None, not_before: None, max_attempts: MAX_ATTEMPTS };
         assert!(world.tell(0, &requeue));
     }
     assert_eq!(world.runs[0].status(), Status::Error);

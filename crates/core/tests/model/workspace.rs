@@ -44,6 +44,7 @@ struct Directory {
 }
 
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct WorkspaceWorld {
     mutant: Option<Mutant>,
     ledger: Workspace,
@@ -127,8 +128,11 @@ impl WorkspaceWorld {
             push("the child writes".into(), false, self.on_disk(|disk| disk.found.uncommitted = true));
             for on_branch in [true, false] {
                 let to = self.on_disk(|disk| {
-                    disk.found =
-                        Findings { uncommitted: false, commits: true, on_branch: on_branch && disk.found.on_branch };
+                    disk.found = Findings {
+                        uncommitted: false,
+                        commits: true,
+                        on_branch: on_branch && disk.found.on_branch,
+                    };
                 });
                 push(format!("the child commits{}", if on_branch { "" } else { " on no branch" }), false, to);
             }
@@ -230,7 +234,8 @@ impl World for WorkspaceWorld {
 
     fn moves(&self) -> Vec<Move<Self>> {
         let mut moves = vec![];
-        let mut push = |label: String, sure: bool, to: Self| moves.push(Move { label, sure, to, breaks: None });
+        let mut push =
+            |label: String, sure: bool, to: Self| moves.push(Move { label, sure, to, breaks: None });
         self.writers(&mut push);
         if self.up {
             self.daemon(&mut push);
@@ -255,9 +260,7 @@ impl World for WorkspaceWorld {
     }
 
     fn duties(&self) -> Vec<(&'static str, bool, bool)> {
-        let left = self.ledger.standing == Standing::Removed
-            && self.disk.there
-            && !self.disk.found.unsaved();
+        let left = self.ledger.standing == Standing::Removed && self.disk.there && !self.disk.found.unsaved();
         vec![(NOTHING_IS_LEFT, left, !left)]
     }
 }

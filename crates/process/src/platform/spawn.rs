@@ -15,9 +15,10 @@ pub(crate) fn spawn(program: &Path, args: Vec<OsString>, control: BorrowedFd<'_>
     for arg in args {
         strings.push(CString::new(arg.into_vec())?);
     }
-    let mut argv: Vec<*mut libc::c_char> = strings.iter().map(|string| string.as_ptr().cast_mut()).collect();
-    argv.push(std::ptr::null_mut());
-    let envp: [*mut libc::c_char; 1] = [std::ptr::null_mut()];
+    let mut pointers: Vec<*mut libc::c_char> =
+        strings.iter().map(|string| string.as_ptr().cast_mut()).collect();
+    pointers.push(std::ptr::null_mut());
+    let environment: [*mut libc::c_char; 1] = [std::ptr::null_mut()];
 
     // SAFETY: both structures are initialised by their own functions before use and destroyed once;
     // every pointer outlives the call. The child runs nothing of ours before exec.
@@ -51,8 +52,8 @@ pub(crate) fn spawn(program: &Path, args: Vec<OsString>, control: BorrowedFd<'_>
                 program.as_ptr(),
                 &raw const actions,
                 &raw const attributes,
-                argv.as_ptr(),
-                envp.as_ptr(),
+                pointers.as_ptr(),
+                environment.as_ptr(),
             ))
         });
         libc::posix_spawnattr_destroy(&raw mut attributes);

@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::held;
 use super::ANSWER;
 use super::connection::{Connection, State};
+use super::held;
 use super::job::{Graces, StartJob, millis};
 use crate::cgroup::Cgroup;
 
@@ -47,8 +47,8 @@ pub enum ShimError {
     /// The request could not be sent.
     #[error("cannot send to the shim")]
     Io(#[source] io::Error),
-    /// The shim speaks another protocol.
-    #[error("the shim refused the conversation: {0}")]
+    /// The shim speaks another protocol, or the request makes no sense now.
+    #[error("refused: {0}")]
     Refused(String),
 }
 
@@ -67,6 +67,9 @@ impl From<io::Error> for ShimError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// The shim still holds an attempt that was not released. Nothing was sent.
+    #[error("this shim still holds an attempt")]
+    Busy,
     /// The shim tried and could not; nothing runs and the shim is idle.
     #[error("start failed ({}): {}", .0.stage.as_str(), .0.message)]
     Failed(StartFailure),
@@ -175,12 +178,18 @@ impl Shim {
         let connection = &self.inner.connection;
         let request = job.into_request();
         let key = request.attempt.clone();
+        {
+            let mut held = self.inner.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+            if held.is_some() {
+                return Err(StartError::Busy);
+            }
+            *held = Some(key.clone());
+        }
         connection.state.send_modify(|state| {
             state.started = None;
             state.record = None;
             state.stdin_closed = None;
         });
-        *self.inner.attempt.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
         connection.log_end.send_replace(0);
         connection
             .send(&Request::Start(Box::new(request)), &[])
@@ -278,15 +287,18 @@ impl Shim {
     }
 
     /// Says that the exit was recorded: the shim is idle again and takes another start. Nothing is
-    /// waited for; requests are carried out in order.
+    /// waited for; requests are carried out in order. Before the exit this is refused.
     pub fn release(&self) -> Result<(), ShimError> {
+        if self.attempt().is_some() && self.inner.connection.state.borrow().record.is_none() {
+            return Err(ShimError::Refused("the attempt is not over".to_owned()));
+        }
         let Some(attempt) = self.inner.attempt.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok(());
         };
         Ok(self.inner.connection.send(&Request::Release { attempt }, &[])?)
     }
 
-    /// Asks the shim to end as soon as it is idle, and removes its control group once it is gone.
+    /// Asks the shim to end as soon as it is idle.
     pub fn retire(&self) -> Result<(), ShimError> {
         Ok(self.inner.connection.send(&Request::Retire, &[])?)
     }

@@ -1,6 +1,7 @@
 //! Launching shims: the program is opened once, so replacing or deleting it on disk changes nothing for
 //! a running daemon; each shim gets a socket and, where possible, a control group of its own.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
@@ -144,6 +145,23 @@ impl ShimLauncher {
     /// The directory below which groups are made, if any.
     pub fn cgroup_root(&self) -> Option<&CgroupRoot> {
         self.inner.root.as_ref()
+    }
+
+    /// Ends what is left in the groups of shims that are gone, and removes those groups. `live` are the
+    /// groups of adopted shims ([`Shim::cgroup`]); groups of shims launched here are left alone. Returns
+    /// how many were removed. Blocking, up to `limit` for each group that still holds processes.
+    #[allow(clippy::implicit_hasher)] // one caller, one kind of set
+    pub fn sweep_groups(&self, live: &HashSet<PathBuf>, limit: Duration) -> usize {
+        let groups = self.inner.root.as_ref().and_then(|root| root.groups().ok()).unwrap_or_default();
+        groups
+            .into_iter()
+            .filter(|group| {
+                let name = group.path().file_name().map(|name| name.to_string_lossy().into_owned());
+                let own = name.is_some_and(|name| name.starts_with(&self.inner.prefix));
+                !own && !live.contains(group.path())
+            })
+            .filter(|group| group.kill_and_wait(limit).unwrap_or(false) && group.remove().is_ok())
+            .count()
     }
 
     /// The directory with the sockets.

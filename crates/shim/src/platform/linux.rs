@@ -14,6 +14,20 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
+/// Gives the signals that the C library keeps for itself, and does not let anyone set, their default
+/// action: a parent may have left them ignored.
+pub(crate) fn reset_reserved_signals() {
+    // The kernel's own structure, all zero: default action, no flags, empty mask.
+    let default = [0_u64; 4];
+    for signal in 32..34 {
+        // SAFETY: the pointer is to a live structure of at least the kernel's size on every 64-bit target;
+        // no old action is asked for.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<u64>(), 8)
+        };
+    }
+}
+
 /// Called in the child: it is killed when the shim dies.
 pub(crate) fn die_with_parent() {
     // SAFETY: no memory is involved.
@@ -158,6 +172,7 @@ pub(crate) unsafe fn fork_into(
 }
 
 #[cfg(target_arch = "x86_64")]
+#[allow(clippy::unnecessary_wraps)] // other processors have no such call
 unsafe fn clone_call(
     args: *mut CloneArgs,
     entry: extern "C" fn(*const c_void) -> !,
@@ -189,6 +204,7 @@ unsafe fn clone_call(
 }
 
 #[cfg(target_arch = "aarch64")]
+#[allow(clippy::unnecessary_wraps)] // other processors have no such call
 unsafe fn clone_call(
     args: *mut CloneArgs,
     entry: extern "C" fn(*const c_void) -> !,

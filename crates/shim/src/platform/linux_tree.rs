@@ -147,7 +147,7 @@ pub(crate) fn count_tree() -> usize {
 }
 
 /// Sends signals, in order, to every live process of the tree.
-pub(crate) fn signal_tree(signals: &[libc::c_int]) {
+pub(crate) fn signal_tree(_leader: u32, signals: &[libc::c_int]) {
     for target in descendants() {
         for signo in signals {
             signal(target, *signo);
@@ -158,7 +158,7 @@ pub(crate) fn signal_tree(signals: &[libc::c_int]) {
 /// One round of killing everything below this process. The caller waits for the dead and repeats until
 /// nothing is left. Whole process groups go first, since the kernel signals a group in one step that a
 /// fork cannot cross; the others are frozen before they are killed, so that they cannot multiply.
-pub(crate) fn kill_round() {
+pub(crate) fn kill_round(_leader: u32) {
     let own = read_stat(std::process::id());
     let mut frozen: HashSet<(u32, u64)> = HashSet::new();
     for _ in 0..FREEZE_PASSES {
@@ -229,6 +229,28 @@ mod tests {
         let text = b"12 (a) S 1) R) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2 3";
         let stat = parse_stat(12, text).unwrap();
         assert_eq!((stat.state, stat.parent, stat.group, stat.session, stat.start), (b'S', 7, 8, 9, 4242));
+    }
+
+    #[test]
+    fn both_ways_find_a_grandchild_and_it_can_be_signalled() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "sleep 600 & echo $!; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+            .unwrap();
+        let sleeper: u32 = line.trim().parse().unwrap();
+        let has = |tree: &[Stat], pid| tree.iter().any(|stat| stat.pid == pid);
+        let scanned = scan(std::process::id());
+        assert!(has(&scanned, sleeper) && has(&scanned, child.id()));
+        let stat = read_stat(sleeper).unwrap();
+        signal(Stat { start: stat.start + 1, ..stat }, libc::SIGKILL);
+        assert!(!read_stat(sleeper).unwrap().gone());
+        signal(stat, libc::SIGKILL);
+        child.wait().unwrap();
+        assert!(!has(&scan(std::process::id()), sleeper));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) fn reset_reserved_signals() {}
+
 pub(crate) fn die_with_parent() {}
 
 pub(crate) fn hide_descriptors(_first: libc::c_uint) {}
@@ -87,9 +89,19 @@ pub(crate) fn count_tree() -> usize {
     0
 }
 
-pub(crate) fn signal_tree(_signals: &[libc::c_int]) {}
+/// The child leads a session and a group of its own; that group is all that can be reached here.
+pub(crate) fn signal_tree(leader: u32, signals: &[libc::c_int]) {
+    if let Ok(group) = libc::pid_t::try_from(leader) {
+        for signo in signals {
+            // SAFETY: no memory is involved.
+            unsafe { libc::kill(-group, *signo) };
+        }
+    }
+}
 
-pub(crate) fn kill_round() {}
+pub(crate) fn kill_round(leader: u32) {
+    signal_tree(leader, &[libc::SIGKILL]);
+}
 
 pub(crate) enum Cgroup {}
 

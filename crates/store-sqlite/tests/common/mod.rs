@@ -1,5 +1,6 @@
 //! A store in a directory that goes with it.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ops::Deref;
 use std::path::PathBuf;

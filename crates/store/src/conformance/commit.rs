@@ -58,7 +58,10 @@ pub fn a_stale_step_is_refused<H: Deref<Target: Store + Sized>>(make: impl Fn() 
     let unborn = samples.birth();
     let step = samples.step(&unborn.state, &Samples::claim());
     let refused = store.commit(&[step]).unwrap_err();
-    assert_eq!(refused, StoreError::Conflict { id: unborn.state.id, expected: unborn.state.revision, found: 0 });
+    assert_eq!(
+        refused,
+        StoreError::Conflict { id: unborn.state.id, expected: unborn.state.revision, found: 0 }
+    );
     assert_eq!(store.head().unwrap(), head);
 }
 
@@ -72,7 +75,8 @@ pub fn a_batch_is_written_whole_or_not_at_all<H: Deref<Target: Store + Sized>>(m
     let good = samples.birth().with_key(key.clone());
     let fresh = Arc::clone(&good.state);
     let step = samples.step(&born, &Samples::claim());
-    let bad = samples.step(&step.state, &Command::Started { attempt: step.state.last_attempt, process: None });
+    let bad =
+        samples.step(&step.state, &Command::Started { attempt: step.state.last_attempt, process: None });
     let bad = crate::Transition { before: bad.before + 1, events: bad.events[1..].to_vec(), ..bad };
     store.commit(&[good.clone(), step.clone(), bad]).unwrap_err();
     assert_eq!(store.head().unwrap(), head);

@@ -50,10 +50,8 @@ pub fn texts_belong_to_their_run<H: Deref<Target: Store + Sized>>(make: impl Fn(
     let state = Samples::commit(&*store, birth);
     let other = Samples::commit(&*store, samples.birth());
     let ended = samples.end(&*store, &state, Outcome::Completed);
-    let resume = Command::Resume {
-        prompt: BoundedText::whole("go on").unwrap(),
-        requester: ended.requester.clone(),
-    };
+    let resume =
+        Command::Resume { prompt: BoundedText::whole("go on").unwrap(), requester: ended.requester.clone() };
     let resume = samples.step(&ended, &resume);
     let resume = resume.with_content(content(2, ContentKind::Prompt, "second prompt"));
     let state = Samples::commit(&*store, resume);

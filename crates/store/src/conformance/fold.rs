@@ -51,7 +51,10 @@ pub fn events_fold_to_the_stored_state<H: Deref<Target: Store + Sized>>(make: im
         assert_eq!(store.get(state.id).unwrap().as_ref(), Some(state));
     }
     let seen = audit(&*store).unwrap();
-    assert_eq!((seen.records, seen.events, seen.problems), (states.len() as u64, events.len() as u64, vec![]));
+    assert_eq!(
+        (seen.records, seen.events, seen.problems),
+        (states.len() as u64, events.len() as u64, vec![])
+    );
 }
 
 fn command(chance: &mut Chance, state: &Subagent) -> Command {

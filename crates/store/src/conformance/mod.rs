@@ -20,8 +20,9 @@ mod threads;
 mod tree;
 
 pub use commit::{
-    a_batch_is_written_whole_or_not_at_all, a_batch_may_hold_several_steps_of_one_subagent, a_birth_is_read_back,
-    a_key_gives_one_subagent, a_stale_step_is_refused, cursors_have_no_gaps, steps_that_do_not_fit_are_refused,
+    a_batch_is_written_whole_or_not_at_all, a_batch_may_hold_several_steps_of_one_subagent,
+    a_birth_is_read_back, a_key_gives_one_subagent, a_stale_step_is_refused, cursors_have_no_gaps,
+    steps_that_do_not_fit_are_refused,
 };
 pub use content::{texts_are_read_in_parts, texts_belong_to_their_run};
 pub use delivery::{ends_are_owed_until_acknowledged, the_oldest_end_comes_first};

@@ -46,7 +46,18 @@ pub fn names_are_resolved<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H)
     assert_eq!(resolve("0189"), Resolved::Many(vec![blue.clone(), green, red]));
     assert_eq!(resolve("0189z"), Resolved::One(blue.0));
     // Nothing.
-    for nothing in ["", "-", "x", "k7q2mxx", "01890c", "%", "_", "k*", "\u{10ffff}", "01890a5d-ac96-774b-bcce-b302099a80570"] {
+    for nothing in [
+        "",
+        "-",
+        "x",
+        "k7q2mxx",
+        "01890c",
+        "%",
+        "_",
+        "k*",
+        "\u{10ffff}",
+        "01890a5d-ac96-774b-bcce-b302099a80570",
+    ] {
         assert_eq!(resolve(nothing), Resolved::None, "{nothing:?}");
     }
     for number in 0..30_u128 {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use subagent_core::run::{Birth, Command, Subagent, accept, decide};
 use subagent_model::{
-    AttemptNumber, BoundedText, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode, NodeId, Outcome,
-    Quality, Requester, SpawnSpec, SubagentId, Timestamp,
+    AttemptNumber, BoundedText, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode, NodeId,
+    Outcome, Quality, Requester, SpawnSpec, SubagentId, Timestamp,
 };
 use uuid::Uuid;
 

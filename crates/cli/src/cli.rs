@@ -1,0 +1,121 @@
+//! The command line: what can be typed, and which file carries it out.
+
+use clap::{Parser, Subcommand};
+use subagent_model::ErrorCode;
+
+use crate::commands::{ack, completions, doctor, inbox, logs, ls, man, result, run, show, shutdown, status, stop, upgrade, wait};
+use crate::console::Console;
+use crate::daemon::serve;
+use crate::fail::Failure;
+
+const AFTER: &str = "Examples:
+  subagent run -- make test                  run a program, print its result
+  id=$(subagent run --background -- ./long)  hand it over and go on
+  subagent wait $id && subagent result $id   collect it later, from anywhere
+
+An ID is a handle such as k7q2mx, the UUID, or any unique beginning of either.
+
+Exit codes: 0 done; 1 the subagent ended badly, or something failed; 2 usage; 3 not found or ambiguous; 4 refused;
+5 still pending; 6 no daemon. With --json, errors are one JSON document on standard error.
+
+Environment:
+  SUBAGENT_HOME  one directory for data, settings and sockets, instead of the XDG directories
+  SUBAGENT_SHIM  the program subagent-shim, when it is not beside this one
+  SUBAGENT_LOG   what the daemon logs: error, warn, info, debug
+  NO_COLOR       no colours";
+
+/// Delegate work to any agent, and always get it back
+#[derive(Debug, Parser)]
+#[command(
+    name = "subagent",
+    bin_name = "subagent",
+    version,
+    after_help = AFTER,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    /// Print one JSON document, or one JSON object a line where the output streams
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<run::RunArgs>),
+    Ls(ls::LsArgs),
+    Show(show::ShowArgs),
+    Wait(wait::WaitArgs),
+    Result(result::ResultArgs),
+    Logs(logs::LogsArgs),
+    Stop(stop::StopArgs),
+    Inbox(inbox::InboxArgs),
+    Ack(ack::AckArgs),
+    Serve(serve::ServeArgs),
+    Status(status::StatusArgs),
+    Shutdown(shutdown::ShutdownArgs),
+    Upgrade(upgrade::UpgradeArgs),
+    Doctor(doctor::DoctorArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+}
+
+impl Cli {
+    /// Carries it out.
+    pub(crate) fn run(self, console: &Console) -> Result<u8, Failure> {
+        match &self.command {
+            Command::Serve(args) => return serve::run(args, console),
+            Command::Completions(args) => return completions::run(args, console),
+            Command::Man(args) => return man::run(args, console),
+            _ => {}
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+            Failure::new(ErrorCode::DaemonUnreachable, "cannot set up the client").because(error)
+        })?;
+        let done = runtime.block_on(async {
+            match &self.command {
+                Command::Run(args) => run::run(args, console).await,
+                Command::Ls(args) => ls::run(args, console).await,
+                Command::Show(args) => show::run(args, console).await,
+                Command::Wait(args) => wait::run(args, console).await,
+                Command::Result(args) => result::run(args, console).await,
+                Command::Logs(args) => logs::run(args, console).await,
+                Command::Stop(args) => stop::run(args, console).await,
+                Command::Inbox(args) => inbox::run(args, console).await,
+                Command::Ack(args) => ack::run(args, console).await,
+                Command::Status(args) => status::run(args, console).await,
+                Command::Shutdown(args) => shutdown::run(args, console).await,
+                Command::Upgrade(args) => upgrade::run(args, console).await,
+                Command::Doctor(args) => doctor::run(args, console).await,
+                // Done above.
+                Command::Serve(_) | Command::Completions(_) | Command::Man(_) => Ok(crate::exit::DONE),
+            }
+        });
+        runtime.shutdown_background();
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_says_what_it_is_for() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                assert!(arg.get_help().is_some(), "{} {}", command.get_name(), arg.get_id());
+            }
+        }
+    }
+}

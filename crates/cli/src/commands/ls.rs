@@ -1,0 +1,255 @@
+//! `subagent ls`: which subagents there are.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use clap::Args;
+use subagent_model::request::{DamagedRow, ListFilter, Page};
+use subagent_model::{Cursor, ErrorCode, Status, SubagentId, SubagentRecord};
+use subagent_runtime::Runtime;
+
+use super::outcome;
+use crate::console::Console;
+use crate::exit;
+use crate::fail::Failure;
+use crate::session::Session;
+use crate::view::look::Paint;
+use crate::view::rows::{self, Cell};
+use crate::view::{text, time};
+
+/// How many of the newest are shown beside the live ones.
+const NEWEST: u32 = 20;
+/// Records of one request.
+const PAGE: u32 = 1_000;
+/// How often a watched list is drawn anew.
+const REDRAW: Duration = Duration::from_secs(1);
+
+/// List subagents
+///
+/// Shows those that are live and the 20 newest; --all shows every one there is. Within a subagent, only its own children
+/// are listed unless --all is given.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  subagent ls
+  subagent ls --status error --all
+  subagent ls --tree --watch
+  subagent ls --all --json | jq -r '.items[].handle'
+
+Statuses: queued, running, idle, waiting, stopping, completed, steered, aborted, stopped, error, lost.")]
+pub(crate) struct LsArgs {
+    /// Every subagent, however old, of every requester
+    #[arg(short, long)]
+    all: bool,
+    /// Show who spawned whom
+    #[arg(long)]
+    tree: bool,
+    /// Only those with this status; may be repeated
+    #[arg(long, value_name = "STATUS")]
+    status: Vec<Status>,
+    /// Draw the list anew whenever something changes, until Ctrl-C
+    #[arg(short, long)]
+    watch: bool,
+    /// At most this many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+}
+
+/// Carries it out.
+pub(crate) async fn run(args: &LsArgs, console: &Console) -> Result<u8, Failure> {
+    if args.watch && !console.terminal_out && !console.json {
+        let message = "--watch draws on a terminal, and standard output is none";
+        return Err(Failure::new(ErrorCode::InvalidRequest, message)
+            .hint("Add --json: it prints one line for each change."));
+    }
+    let session = Session::open(console).await?;
+    if args.watch {
+        return watch(args, &session).await;
+    }
+    let page = fetch(args, &session).await?;
+    if console.json {
+        console.document(&page);
+        return Ok(exit::DONE);
+    }
+    for line in table(&page.items, args.tree, console) {
+        console.line(&line);
+    }
+    if page.items.is_empty() {
+        console.aside("no subagents; `subagent run -- CMD` makes one");
+    } else if page.next.is_some() && args.all {
+        console.aside("there are more; raise --limit");
+    }
+    tell_damaged(&page.damaged, console);
+    Ok(exit::DONE)
+}
+
+fn tell_damaged(damaged: &[DamagedRow], console: &Console) {
+    for row in damaged {
+        console.note(&format!("damaged record {}: {}", text::line(&row.id), text::line(&row.reason)));
+    }
+}
+
+/// The records that were asked for, newest first.
+async fn fetch(args: &LsArgs, session: &Session<'_>) -> Result<Page, Failure> {
+    let own = session.own_id.is_some() && !args.all;
+    let base = ListFilter {
+        status: args.status.clone(),
+        requester: own.then(|| session.caller.requester.to_string()),
+        ..ListFilter::default()
+    };
+    let most = args.limit.unwrap_or(if args.all { u32::MAX } else { NEWEST });
+    let mut page = pages(session, &base, most).await?;
+    if !args.all {
+        let live = pages(session, &ListFilter { live: true, ..base }, u32::MAX).await?;
+        page.items.extend(live.items);
+        page.items.sort_unstable_by_key(|record| std::cmp::Reverse(record.id));
+        page.items.dedup_by_key(|record| record.id);
+        page.damaged.extend(live.damaged);
+        page.damaged.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        page.damaged.dedup();
+        if let Some(limit) = args.limit {
+            page.items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        page.next = None;
+    }
+    Ok(page)
+}
+
+/// As many pages as it takes.
+pub(super) async fn pages(session: &Session<'_>, filter: &ListFilter, most: u32) -> Result<Page, Failure> {
+    let mut all = Page { items: Vec::new(), next: None, damaged: Vec::new() };
+    loop {
+        let left = most.saturating_sub(u32::try_from(all.items.len()).unwrap_or(u32::MAX));
+        let filter = ListFilter { before: all.next, limit: Some(left.min(PAGE)), ..filter.clone() };
+        let page = session.steadily(async |client| client.list(filter.clone()).await).await?;
+        let done = page.next.is_none() || page.items.is_empty();
+        all.items.extend(page.items);
+        all.damaged.extend(page.damaged);
+        all.next = page.next;
+        if done || u32::try_from(all.items.len()).unwrap_or(u32::MAX) >= most {
+            return Ok(all);
+        }
+    }
+}
+
+async fn watch(args: &LsArgs, session: &Session<'_>) -> Result<u8, Failure> {
+    let console = session.console;
+    let mut cursor = session.steadily(async |client| client.health().await).await?.cursor;
+    let mut drawn = 0;
+    let mut page = fetch(args, session).await?;
+    loop {
+        if console.json {
+            console.json_line(&page);
+        } else {
+            drawn = draw(&page, args, console, drawn);
+        }
+        if console.closed() {
+            return Ok(exit::DONE);
+        }
+        loop {
+            let seen = cursor;
+            cursor = news(session, cursor).await?;
+            if cursor != seen {
+                page = fetch(args, session).await?;
+            }
+            // Ages move on a terminal; programs are told of changes only.
+            if cursor != seen || !console.json {
+                break;
+            }
+        }
+    }
+}
+
+/// Waits for events, no longer than until the next drawing, and reads all there are.
+async fn news(session: &Session<'_>, mut cursor: Cursor) -> Result<Cursor, Failure> {
+    let mut wait = Some(REDRAW);
+    loop {
+        let after = cursor;
+        let asked = std::time::Instant::now();
+        let events = session.steadily(async |client| client.events(after, PAGE, wait).await).await?;
+        let Some(last) = events.last() else {
+            if wait.is_some() {
+                tokio::time::sleep(REDRAW.saturating_sub(asked.elapsed())).await;
+            }
+            return Ok(cursor);
+        };
+        cursor = last.seq;
+        // Bursts are drawn once.
+        if wait.take().is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Draws over what was drawn before; gives the lines that are there now.
+fn draw(page: &Page, args: &LsArgs, console: &Console, before: usize) -> usize {
+    let mut lines = table(&page.items, args.tree, console);
+    let most = console.height_out().saturating_sub(1).max(1);
+    if lines.len() > most {
+        let hidden = lines.len() - most + 1;
+        lines.truncate(most - 1);
+        lines.push(format!("... {hidden} more"));
+    }
+    let up = if before > 0 { format!("\u{1b}[{before}A\r\u{1b}[J") } else { String::new() };
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    console.data(&format!("{up}{text}"));
+    lines.len()
+}
+
+/// The lines of the table.
+fn table(records: &[SubagentRecord], tree: bool, console: &Console) -> Vec<String> {
+    if records.is_empty() {
+        return Vec::new();
+    }
+    let head = ["HANDLE", "STATUS", "AGE", "TYPE", "DESCRIPTION"].map(|word| Cell::painted(word, Paint::Dim)).to_vec();
+    let ordered: Vec<(String, &SubagentRecord)> = if tree {
+        branches(records)
+    } else {
+        records.iter().map(|record| (String::new(), record)).collect()
+    };
+    let body = ordered.into_iter().map(|(branch, record)| row(&branch, record, console));
+    let rows: Vec<_> = std::iter::once(head).chain(body).collect();
+    rows::aligned(&rows, console.width_out(), console.colour_out)
+}
+
+fn row(branch: &str, record: &SubagentRecord, console: &Console) -> Vec<Cell> {
+    let kind = if record.agent_type == record.provider {
+        record.provider.clone()
+    } else {
+        format!("{}/{}", record.agent_type, record.provider)
+    };
+    vec![
+        Cell::exact(format!("{branch}{}", text::line(record.handle.as_str())), Paint::Bold),
+        outcome::status_cell(record.status, console),
+        Cell::painted(&time::short(time::now().since(record.created_at)), Paint::Dim),
+        Cell::plain(&kind),
+        Cell::plain(&record.description),
+    ]
+}
+
+/// Parents before their children, each with the branch that leads to it. Whose parent is not in the list is a root here.
+fn branches(records: &[SubagentRecord]) -> Vec<(String, &SubagentRecord)> {
+    let known: HashMap<SubagentId, &SubagentRecord> = records.iter().map(|record| (record.id, record)).collect();
+    let mut children: HashMap<SubagentId, Vec<&SubagentRecord>> = HashMap::new();
+    let mut roots = Vec::new();
+    for record in records {
+        match record.parent.filter(|parent| known.contains_key(parent)) {
+            Some(parent) => children.entry(parent).or_default().push(record),
+            None => roots.push(record),
+        }
+    }
+    let mut out = Vec::with_capacity(records.len());
+    // Depth first, without recursion: the records come from a store and may be of any depth.
+    let mut open: Vec<(String, String, &SubagentRecord)> =
+        roots.into_iter().rev().map(|root| (String::new(), String::new(), root)).collect();
+    while let Some((branch, below, record)) = open.pop() {
+        out.push((branch, record));
+        let mut young = children.remove(&record.id).unwrap_or_default();
+        young.sort_unstable_by_key(|record| record.id);
+        let last = young.len();
+        for (at, child) in young.into_iter().enumerate().rev() {
+            let (own, further) = if at + 1 == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            open.push((format!("{below}{own}"), format!("{below}{further}"), child));
+        }
+    }
+    out
+}

@@ -1,0 +1,157 @@
+//! `subagent run`: hands a task over; waits and prints the result, or gives the handle.
+
+mod follow;
+mod progress;
+mod request;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use subagent_model::request::SpawnRequest;
+use subagent_model::{ErrorCode, Mode};
+use subagent_runtime::{Runtime, SpawnReply};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::connect;
+use crate::console::Console;
+use crate::exit;
+use crate::fail::Failure;
+use crate::session::Session;
+use crate::view::time;
+
+/// How long the first request waits for the end: most short programs are over by then, and one that is not can be
+/// stopped by its id.
+const FIRST_WAIT: Duration = Duration::from_millis(400);
+/// The same where somebody looks on and wants to see progress.
+const FIRST_WAIT_SEEN: Duration = Duration::from_millis(150);
+/// How long a daemon that is shutting down is waited for, so that the next one takes the task.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Hand over a task; wait for it and print its result
+///
+/// Without --background or --detach the command waits, and its exit code tells how the run ended: 0 for a good end, 1
+/// for a bad one. The first Ctrl-C stops the subagent, the second leaves it to the daemon. If this command itself is
+/// killed, the subagent runs on: `subagent inbox` lists what was not collected.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  subagent run -- make test
+  subagent run 'the prompt comes on standard input' -- sh -c 'wc -w'
+  subagent run --deadline 10m --label job=nightly -- ./nightly.sh
+  git diff | subagent run --prompt-file - --prompt-via file -- ./review.sh
+  id=$(subagent run --background -- ./long.sh); subagent wait $id; subagent result $id
+
+No shell is involved: the program and its arguments are passed as they are. The environment is an allow-list of yours
+(PATH, HOME, LANG, ...); name further variables with --env.")]
+pub(crate) struct RunArgs {
+    /// The task. Optional with a program
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+    /// A program and its arguments, run as the subagent
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+    /// How the subagent is driven: exec, when a program follows --
+    #[arg(short, long, value_name = "NAME")]
+    provider: Option<String>,
+    /// Agent type, kept with the record [default: the provider's name]
+    #[arg(short = 't', long = "type", value_name = "NAME")]
+    agent_type: Option<String>,
+    /// Model, for providers that have a choice
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Print the handle and return; the end is kept in the inbox
+    #[arg(long, conflicts_with = "detach")]
+    background: bool,
+    /// Like --background, but nobody is told of the end, and it survives its parent
+    #[arg(long)]
+    detach: bool,
+    /// Working directory of the subagent [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<std::path::PathBuf>,
+    /// Cut it off after this time: 500ms, 10s, 5m, 2h, 1h30m
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_positive)]
+    deadline: Option<Duration>,
+    /// A label for your own use; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = request::label)]
+    label: Vec<(String, String)>,
+    /// The parent subagent [default: the one this command runs in, if any]
+    #[arg(long, value_name = "ID")]
+    parent: Option<String>,
+    /// Pass on one more variable of yours, or set one; never stored. May be repeated
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// What it is about, in a few words [default: the beginning of the prompt]
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Keep the record in memory only: it ends with the daemon
+    #[arg(long)]
+    no_durable: bool,
+    /// How the program gets the prompt
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = request::Via::Stdin)]
+    prompt_via: request::Via,
+    /// What of the program's output is the result: whole, last-line, or json:/POINTER for a field of its last JSON line
+    #[arg(long, value_name = "WHAT", default_value = "whole", value_parser = request::result_from)]
+    result: subagent_model::ResultFrom,
+    /// Read the prompt from a file, or from standard input with -
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    prompt_file: Option<std::path::PathBuf>,
+    /// Asking twice with the same key gives the same subagent
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+/// Carries it out.
+pub(crate) async fn run(args: &RunArgs, console: &Console) -> Result<u8, Failure> {
+    // Whatever is wrong with the request is told before a daemon is started for it.
+    let mut request = request::build(args)?;
+    let session = Session::open(console).await?;
+    if request.parent.is_none() {
+        request.parent.clone_from(&session.own_id);
+    }
+    if request.mode != Mode::Sync {
+        let reply = spawn(&session, &request).await?;
+        return Ok(told(&session, &reply));
+    }
+    let seen = console.terminal_err && !console.json;
+    request.wait_ms = Some(time::millis(if seen { FIRST_WAIT_SEEN } else { FIRST_WAIT }));
+    // From here on Ctrl-C is ours; one that comes before there is an id is kept until there is one.
+    let interrupts = signal(SignalKind::interrupt()).map_err(|error| {
+        Failure::new(ErrorCode::DaemonUnreachable, "cannot catch Ctrl-C").because(error)
+    })?;
+    let reply = spawn(&session, &request).await?;
+    follow::to_the_end(&session, reply, interrupts).await
+}
+
+/// The handle of what goes on by itself.
+fn told(session: &Session<'_>, reply: &SpawnReply) -> u8 {
+    let (console, record) = (session.console, &reply.record);
+    if console.json {
+        console.document(record);
+    } else {
+        console.line(record.handle.as_str());
+        let handle = &record.handle;
+        console.aside(&format!(
+            "{handle} is {}; `subagent wait {handle}` waits, `subagent result {handle}` reads, `subagent stop {handle}` \
+             stops it",
+            record.status
+        ));
+    }
+    exit::DONE
+}
+
+/// Asks until it is accepted or refused for good. The request has a key, so that asking twice gives one subagent.
+async fn spawn(session: &Session<'_>, request: &SpawnRequest) -> Result<SpawnReply, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match session.client.spawn(&session.caller, request.clone()).await {
+            Ok(reply) => return Ok(reply),
+            Err(problem)
+                if matches!(problem.code, ErrorCode::Draining | ErrorCode::DaemonUnreachable)
+                    && Instant::now() < until =>
+            {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                connect::ensure(&session.paths, session.own_id.is_some()).await?;
+            }
+            Err(problem) => return Err(problem.into()),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The daemon: `subagent serve`, its lock, its socket and its log.
+
+pub(crate) mod lock;
+mod log;
+pub(crate) mod serve;
+mod signals;
+mod socket;
+
+pub(crate) use log::trim as trim_log;

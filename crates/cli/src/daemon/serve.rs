@@ -1,0 +1,280 @@
+//! `subagent serve`: takes the lock, opens the store, recovers, serves, and goes down without taking children along.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use subagent_api::{Admin, ShutdownRequest};
+use subagent_model::ErrorCode;
+use subagent_process::{Containment, LaunchError, LauncherConfig, PoolConfig, ShimLauncher, ShimPool};
+use subagent_provider::{InProcess, Registry};
+use subagent_provider_cli::Exec;
+use subagent_runtime::{Engine, EngineConfig, Shutdown, StartError};
+use subagent_store::StoreError;
+use subagent_store_sqlite::{OpenOptions, SqliteStore};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::lock::{self, Holder, Lock};
+use super::log;
+use super::signals::Endings;
+use super::socket;
+use crate::config::{self, Settings};
+use crate::console::Console;
+use crate::fail::Failure;
+use crate::paths::Paths;
+use crate::{exit, shim};
+
+/// How long a daemon that a client started waits for one that is going down.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// How long a new daemon waits for the lock of one that was just killed: its last children's copies close within
+/// microseconds.
+const SHORT_PATIENCE: Duration = Duration::from_millis(300);
+/// How long the last tasks may take once everything is on disk.
+const LAST_TASKS: Duration = Duration::from_secs(2);
+
+/// Run the daemon in the foreground
+///
+/// Any command that needs the daemon starts it on demand, so this is for service managers and for watching it work. It
+/// ends on SIGTERM, SIGINT or `subagent shutdown`; children run on and the next daemon adopts them. A second signal ends
+/// it at once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  subagent serve
+  subagent serve --max-running 16
+  SUBAGENT_LOG=debug subagent serve
+
+Settings come from config.toml; `subagent doctor` shows where that is. A flag overrides the file.")]
+pub(crate) struct ServeArgs {
+    /// Most children that run at once; further ones are queued [default: 4]
+    #[arg(long, value_name = "N")]
+    max_running: Option<String>,
+    /// Most runs that wait in the queue; further ones are refused [default: 1000]
+    #[arg(long, value_name = "N")]
+    queue: Option<String>,
+    /// Stay in the foreground; the only way, and the default
+    #[arg(long, hide = true)]
+    foreground: bool,
+    /// Write a byte to this inherited descriptor once requests are served
+    #[arg(long, value_name = "FD")]
+    ready_fd: Option<u32>,
+    /// Started by a client: detach, and leave quietly when another daemon serves
+    #[arg(long, hide = true)]
+    on_demand: bool,
+}
+
+/// Serves until told to end.
+pub(crate) fn run(args: &ServeArgs, console: &Console) -> Result<u8, Failure> {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    if args.on_demand {
+        // Fails only for the leader of a group, which a client never makes it.
+        let _ = rustix::process::setsid();
+    }
+    let paths = Paths::find()?;
+    let settings = settings(args, &paths, console)?;
+    let shim = shim::find()?;
+    paths.make_data()?;
+    paths.make_runtime()?;
+    let patience = if args.on_demand { PATIENCE } else { SHORT_PATIENCE };
+    let Some(lock) = take_lock(&paths, patience, args.on_demand)? else {
+        return Ok(exit::DONE);
+    };
+    log::start();
+    // No directory is kept from being unmounted.
+    if let Err(error) = std::env::set_current_dir("/") {
+        tracing::warn!(%error, "cannot leave the working directory");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(64)
+        .thread_keep_alive(Duration::from_secs(5))
+        .thread_name("subagent")
+        .enable_all()
+        .build()
+        .map_err(|error| unreachable("cannot start the daemon's threads").because(error))?;
+    let served = runtime.block_on(serve(args, &paths, &settings, shim));
+    // Whatever is stuck in a system call must not hold us for long, and not at all when somebody insisted.
+    let patience = if matches!(served, Ok(Ended::Orderly)) { LAST_TASKS } else { Duration::ZERO };
+    runtime.shutdown_timeout(patience);
+    // Held until nothing is written any more.
+    drop(lock);
+    served.map(|_| exit::DONE)
+}
+
+/// How a daemon went down.
+enum Ended {
+    Orderly,
+    AtOnce,
+}
+
+fn unreachable(message: impl Into<String>) -> Failure {
+    Failure::new(ErrorCode::DaemonUnreachable, message)
+}
+
+fn settings(args: &ServeArgs, paths: &Paths, console: &Console) -> Result<Settings, Failure> {
+    let (mut settings, warnings) = config::load(&paths.config)?;
+    for warning in warnings {
+        console.note(&format!("warning: {warning}"));
+    }
+    for (key, flag) in [("running", &args.max_running), ("queue", &args.queue)] {
+        if let Some(text) = flag {
+            config::set(&mut settings, "limits", key, text)?;
+        }
+    }
+    Ok(settings)
+}
+
+/// The lock; `None` when another daemon serves and this one was started by a client.
+fn take_lock(paths: &Paths, patience: Duration, on_demand: bool) -> Result<Option<Lock>, Failure> {
+    let path = paths.lock();
+    let until = Instant::now() + patience;
+    loop {
+        if let Some(mut lock) = Lock::try_take(&path)? {
+            if let Some(process) = subagent_process::identify(std::process::id()) {
+                let version = String::from(env!("CARGO_PKG_VERSION"));
+                let holder = Holder { process, socket: paths.own_socket(), version };
+                if let Err(error) = lock.sign(&holder) {
+                    tracing::warn!(%error, "cannot write into the lock file");
+                }
+            }
+            return Ok(Some(lock));
+        }
+        if on_demand && std::os::unix::net::UnixStream::connect(paths.own_socket()).is_ok() {
+            return Ok(None);
+        }
+        if Instant::now() >= until {
+            let who = lock::holder(&path)
+                .map_or_else(|| String::from("another process"), |holder| format!("process {}", holder.process.pid));
+            let message = format!("a daemon of {} is already running: {who}", paths.data.display());
+            let hint = "Use it: every command finds it. `subagent shutdown` ends it; children run on.";
+            // Not "unreachable": it is there.
+            return Err(Failure::new(ErrorCode::IllegalTransition, message).hint(hint));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+async fn serve(
+    args: &ServeArgs,
+    paths: &Paths,
+    settings: &Settings,
+    shim: PathBuf,
+) -> Result<Ended, Failure> {
+    let mut endings = Endings::catch().map_err(|error| unreachable("cannot catch signals").because(error))?;
+    let engine = start_engine(paths, settings, shim).await?;
+    let path = paths.own_socket();
+    let (listener, published) = socket::publish(&path)
+        .map_err(|error| unreachable(format!("cannot listen at {}", path.display())).because(error))?;
+    let (orders, mut ordered) = mpsc::channel(4);
+    let stop = CancellationToken::new();
+    let runtime: Arc<dyn subagent_runtime::Runtime> = Arc::new(engine.clone());
+    let server =
+        tokio::spawn(subagent_api::serve(runtime, Admin { shutdown: orders }, listener, stop.clone()));
+    if args.on_demand {
+        tokio::spawn(log::keep_short(paths.log()));
+    }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %path.display(), "serving");
+    if let Some(fd) = args.ready_fd {
+        tell_ready(fd);
+    }
+    let policy = tokio::select! {
+        Some(order) = ordered.recv() => policy(order),
+        name = endings.next() => {
+            tracing::info!(signal = name, "ending; children run on");
+            Shutdown::Keep
+        }
+    };
+    // Requests are answered meanwhile: whoever waits for children to stop can watch them.
+    let down = async {
+        engine.shutdown(policy).await;
+        published.withdraw();
+        stop.cancel();
+        server.await
+    };
+    tokio::select! {
+        served = down => {
+            match served {
+                Ok(Ok(())) => tracing::info!("ended"),
+                Ok(Err(error)) => tracing::error!(%error, "serving failed"),
+                Err(error) => tracing::error!(%error, "serving failed"),
+            }
+            Ok(Ended::Orderly)
+        }
+        name = endings.next() => {
+            tracing::warn!(signal = name, "ending at once");
+            published.withdraw();
+            Ok(Ended::AtOnce)
+        }
+    }
+}
+
+fn policy(order: ShutdownRequest) -> Shutdown {
+    match order.stop_children_within_ms {
+        None => Shutdown::Keep,
+        Some(millis) => Shutdown::Stop { within: Duration::from_millis(millis) },
+    }
+}
+
+async fn start_engine(paths: &Paths, settings: &Settings, shim: PathBuf) -> Result<Engine, Failure> {
+    let store = SqliteStore::open(&paths.data, &OpenOptions::default()).map_err(|error| store_failure(&error, paths))?;
+    let launcher = ShimLauncher::new(LauncherConfig {
+        program: shim,
+        sockets: paths.shim_sockets(),
+        containment: Containment::Auto,
+        tag: paths.tag.clone(),
+    })
+    .map_err(launcher_failure)?;
+    let pool = ShimPool::new(launcher, PoolConfig { idle: settings.warm_shims, ..PoolConfig::default() });
+    let config = EngineConfig {
+        data_dir: paths.data.clone(),
+        limits: settings.limits.clone(),
+        graces: settings.graces,
+        child_env: child_env(paths),
+        log_limit: settings.log_limit,
+        lease: settings.lease,
+        version: String::from(env!("CARGO_PKG_VERSION")),
+    };
+    let registry = Registry::default().with(Exec).with(InProcess::default());
+    Engine::start(config, Arc::new(store), registry, Some(pool)).await.map_err(|error| match error {
+        StartError::Store(error) => store_failure(&error, paths),
+        other => Failure::new(ErrorCode::StoreFailed, "the engine cannot start").because(other),
+    })
+}
+
+/// What every child is told, so that a call within it finds this daemon.
+fn child_env(paths: &Paths) -> BTreeMap<String, String> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let socket = (String::from("SUBAGENT_SOCKET"), text(&paths.own_socket()));
+    let home = paths.home.as_ref().map(|home| (String::from("SUBAGENT_HOME"), text(home)));
+    std::iter::once(socket).chain(home).collect()
+}
+
+fn store_failure(error: &StoreError, paths: &Paths) -> Failure {
+    Failure::new(error.code(), format!("the store in {} cannot be opened", paths.data.display())).because(error)
+}
+
+fn launcher_failure(error: LaunchError) -> Failure {
+    let code = if matches!(error, LaunchError::Program { .. }) {
+        ErrorCode::ShimMissing
+    } else {
+        ErrorCode::DaemonUnreachable
+    };
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    let failure = Failure::new(code, error.to_string());
+    match cause {
+        Some(cause) => failure.because(cause),
+        None => failure,
+    }
+}
+
+/// The descriptor is opened anew by its name; whoever waits at its other end reads one byte.
+fn tell_ready(fd: u32) {
+    use std::io::Write;
+    let path = format!("/dev/fd/{fd}");
+    let told = std::fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(b"\n"));
+    if let Err(error) = told {
+        tracing::warn!(%error, fd, "cannot tell that requests are served");
+    }
+}

@@ -1,0 +1,208 @@
+//! The public record: exactly which fields it has in each status, which it must never have, and that records written
+//! long ago are read for ever.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::phases::{ONE, claim, conclude, phases, stop};
+use common::{at, completed, owner, text};
+use subagent_core::replay;
+use subagent_core::run::{Command, Subagent};
+use subagent_core::snapshot;
+use subagent_model::{Conclusion, ExitFacts, Mark, Mode, ProcessIdentity, Status, SubagentRecord, Usage};
+
+/// In every record.
+const ALWAYS: &str = "id handle type description provider mode is_background status run attempt root depth \
+    requested_by created_at updated_at turn_count tool_uses compaction_count cwd tier consumed durable";
+
+/// What must not be in a record, by class: whoever adds one of these must first change the rules of admission.
+const DECLINED: [(&str, &str); 5] = [
+    (
+        "live objects",
+        "pid_handle abort signal socket session process_handle waiters listeners sender channel",
+    ),
+    (
+        "momentary activity",
+        "activity active_tools current_tool response_text streaming partial_message last_line",
+    ),
+    (
+        "internal bookkeeping",
+        "revision last_attempt lease lease_until hold phase delivery claim tries claimed_by seq",
+    ),
+    ("secrets and the spawn's own inputs", "env secret_env args exec program prompt spec idempotency_key"),
+    ("display", "icon color spinner elapsed label_text row title_line"),
+];
+
+fn state(name: &str) -> Subagent {
+    phases().into_iter().find(|(phase, _)| *phase == name).unwrap().1
+}
+
+fn json(state: &Subagent) -> serde_json::Map<String, serde_json::Value> {
+    let serde_json::Value::Object(map) = serde_json::to_value(snapshot::record(state)).unwrap() else {
+        panic!("a record is an object")
+    };
+    map
+}
+
+fn assert_fields(name: &str, state: &Subagent, more: &str) {
+    let keys: BTreeSet<_> = json(state).keys().cloned().collect();
+    let expected: BTreeSet<_> =
+        ALWAYS.split_whitespace().chain(more.split_whitespace()).map(String::from).collect();
+    assert_eq!(keys, expected, "{name}");
+}
+
+/// Stopped, with a result that came late, from a process whose end is known.
+fn stopped_late() -> Subagent {
+    let exit = Some(ExitFacts { code: Some(0), signal: None, at: Some(at(9)) });
+    let conclusion = Conclusion { exit, ..completed("42 lines") };
+    let process = ProcessIdentity { pid: 4711, start_time: 99, boot_id: "boot".into() };
+    common::phases::after(
+        Mode::Async,
+        &[
+            claim(),
+            Command::Started { attempt: ONE, process: Some(process) },
+            stop(),
+            Command::Conclude { attempt: ONE, conclusion: Box::new(conclusion), children_live: false },
+        ],
+    )
+}
+
+/// The second run, which used something, of a subagent with everything that can be absent.
+fn resumed() -> Subagent {
+    let mut state = state("completed");
+    let usage =
+        Usage { input: 10, output: 5, cache_write: 1, cache_read: 100, total: 0, cost_usd: Some(0.25) };
+    let attempt = ONE.next();
+    for (second, command) in [
+        (10, Command::Resume { prompt: text("and the words"), requester: owner() }),
+        (20, claim()),
+        (30, Command::Started { attempt, process: None }),
+        (40, Command::Progress { attempt, turns: 2, tool_uses: 3, compactions: 1, usage: Some(usage) }),
+    ] {
+        replay::step(&mut state, &command, at(second)).unwrap().unwrap();
+    }
+    state
+}
+
+#[test]
+fn rec_02_a_record_has_exactly_the_documented_fields() {
+    let ended = "attempts completed_at end_reason quality started_at transcript";
+    assert_fields("queued", &state("queued"), "queued_for");
+    assert_fields("starting", &state("starting"), "attempts node");
+    assert_fields("running", &state("running"), "attempts node started_at transcript");
+    assert_fields("waiting", &state("waiting"), "attempts started_at transcript waiting_on");
+    assert_fields("stopping", &state("stopping"), "attempts node started_at stop transcript");
+    assert_fields("completed", &state("completed"), &format!("{ended} result"));
+    assert_fields("error", &state("error"), &format!("{ended} error"));
+    assert_fields("lost", &state("lost"), ended);
+    assert_fields("stopped", &stopped_late(), &format!("{ended} exited_at marks result stop"));
+    assert_fields("resumed", &resumed(), "attempts earlier_runs node started_at transcript usage");
+}
+
+#[test]
+fn rec_02_nothing_is_null_and_nothing_declined_is_there() {
+    fn no_null(value: &serde_json::Value, path: &str) {
+        match value {
+            serde_json::Value::Null => panic!("{path} is null, not absent"),
+            serde_json::Value::Array(items) => items.iter().for_each(|item| no_null(item, path)),
+            serde_json::Value::Object(map) => {
+                map.iter().for_each(|(key, value)| no_null(value, &format!("{path}.{key}")));
+            }
+            _ => {}
+        }
+    }
+    let mut all = phases();
+    all.extend([("stopped late", stopped_late()), ("resumed", resumed())]);
+    for (name, state) in all {
+        let record = json(&state);
+        let written = serde_json::to_string(&record).unwrap();
+        record.iter().for_each(|(key, value)| no_null(value, key));
+        for (class, fields) in DECLINED {
+            for field in fields.split_whitespace() {
+                assert!(!record.contains_key(field), "{name}: {field} ({class})");
+            }
+        }
+        // Neither do values get in by another name.
+        for value in ["environment-value", "SECRET_NAME", "argument-value"] {
+            assert!(!written.contains(value), "{name}: {value}");
+        }
+    }
+}
+
+#[test]
+fn rec_01_a_record_never_changes_later_and_cannot_write_back() {
+    let mut state = state("running");
+    let mut record = snapshot::record(&state);
+    let kept = record.clone();
+    replay::step(&mut state, &conclude(false), at(50)).unwrap().unwrap();
+    assert_eq!(record, kept);
+    record.status = Status::Lost;
+    record.labels.insert("a".into(), "b".into());
+    assert_eq!(snapshot::record(&state).status, Status::Completed);
+    assert!(snapshot::record(&state).labels.is_empty());
+}
+
+#[test]
+fn rec_04_accepted_started_stop_asked_and_ended_are_separate_times() {
+    let record = snapshot::record(&stopped_late());
+    assert_eq!(record.created_at, at(0));
+    assert_eq!(record.attempts[0].claimed_at, at(1));
+    assert_eq!(record.started_at, Some(at(2)));
+    assert_eq!(record.stop.unwrap().at, at(3));
+    assert_eq!(record.updated_at, at(4));
+}
+
+#[test]
+fn sm_07_the_end_of_a_stopped_run_is_the_stop_and_the_childs_own_end_stands_apart() {
+    let record = snapshot::record(&stopped_late());
+    assert_eq!((record.completed_at, record.exited_at), (Some(at(3)), Some(at(9))));
+    assert_eq!(record.end_reason.as_deref(), Some("stopped by user:1000"));
+    assert_eq!((record.result.unwrap().preview.as_str(), record.marks), ("42 lines", vec![Mark::Partial]));
+}
+
+#[test]
+fn rec_05_every_attempt_and_every_earlier_run_is_listed() {
+    let again = Command::Requeue {
+        attempt: ONE,
+        reason: "no start".into(),
+        exit: Some(ExitFacts { code: Some(127), signal: None, at: None }),
+        not_before: None,
+        max_attempts: 3,
+    };
+    let state = common::phases::after(Mode::Async, &[claim(), again, claim()]);
+    let record = snapshot::record(&state);
+    let listed: Vec<_> =
+        record.attempts.iter().map(|facts| (facts.attempt.0, facts.ended.as_deref())).collect();
+    assert_eq!(listed, [(1, Some("no start")), (2, None)]);
+    assert_eq!(record.attempts[0].exit.unwrap().code, Some(127));
+
+    let record = snapshot::record(&resumed());
+    assert_eq!((record.run.0, record.attempt.0, record.result), (2, 2, None));
+    let earlier = &record.earlier_runs[0];
+    assert_eq!((earlier.run.0, earlier.outcome.status()), (1, Status::Completed));
+    assert_eq!(earlier.result.as_ref().unwrap().preview, "42 lines");
+    assert_eq!(earlier.attempts.len(), 1);
+}
+
+#[test]
+fn rec_15_usage_that_was_never_told_is_unknown_and_not_zero() {
+    assert_eq!(snapshot::record(&state("completed")).usage, None);
+    assert_eq!(snapshot::record(&resumed()).usage.unwrap().total, 16);
+}
+
+/// Written by version 1. The file is never edited: what a later version adds has to have a default.
+#[test]
+fn records_of_version_1_are_read_for_ever() {
+    let written = include_str!("../../../fixtures/records/v1.json");
+    let records: Vec<SubagentRecord> = serde_json::from_str(written).unwrap();
+    assert_eq!(records.len(), 13);
+    let resumed = &records[12];
+    assert_eq!((resumed.run.0, resumed.earlier_runs.len(), resumed.usage.unwrap().total), (2, 1, 16));
+    assert_eq!(records[11].stop.as_ref().unwrap().actor, "user:1000");
+    // What is read and written again says the same.
+    let again: Vec<SubagentRecord> = serde_json::from_str(&serde_json::to_string(&records).unwrap()).unwrap();
+    assert_eq!(again, records);
+}

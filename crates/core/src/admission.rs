@@ -153,7 +153,8 @@ mod tests {
         use ErrorCode as E;
         let limits = Limits::default();
         let mut all = facts();
-        all.parent = Some(ParentFacts { depth: 9, open: false, live_children: 9, tree_total: 999, recent_spawns: 99 });
+        all.parent =
+            Some(ParentFacts { depth: 9, open: false, live_children: 9, tree_total: 999, recent_spawns: 99 });
         all.queued = 9_999;
         all.disk_free_mb = Some(0);
         all.draining = true;
@@ -174,8 +175,14 @@ mod tests {
         assert_eq!(
             seen,
             [
-                E::Draining, E::ParentEnded, E::DepthLimit, E::BreadthLimit, E::TreeLimit, E::SpawnRate,
-                E::DiskFloor, E::QueueFull
+                E::Draining,
+                E::ParentEnded,
+                E::DepthLimit,
+                E::BreadthLimit,
+                E::TreeLimit,
+                E::SpawnRate,
+                E::DiskFloor,
+                E::QueueFull
             ]
         );
     }

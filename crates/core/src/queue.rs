@@ -64,7 +64,8 @@ impl Queue {
     /// Takes the next run that may start at `now`: the first of the requester that was served longest ago.
     pub fn pop(&mut self, now: Timestamp) -> Option<SubagentId> {
         let (turn, requester, run) = self.turns.iter().find_map(|(turn, requester)| {
-            let ready = self.lanes.get(requester)?.values().find(|t| t.not_before.is_none_or(|at| at <= now))?;
+            let ready =
+                self.lanes.get(requester)?.values().find(|t| t.not_before.is_none_or(|at| at <= now))?;
             Some((*turn, requester.clone(), ready.run))
         })?;
         self.turn += 1;

@@ -280,7 +280,7 @@ async fn proc_10_no_final_message_is_lost_in_a_storm_of_exits() {
             let key = at.to_string();
             let script = "i=0; while [ $i -lt 20 ]; do head -c 5000 /dev/zero; i=$((i+1)); done; echo final";
             shim.start(world.script(&key, script)).await.unwrap();
-            let record = support::exit_within(&shim, Duration::from_secs(60)).await;
+            let record = support::exit_within(&shim, Duration::from_mins(1)).await;
             assert_eq!(record.stdout_bytes, 100_006);
             assert!(support::stdout(&world.attempt_dir(&key)).ends_with(b"final\n"));
             shim.release().unwrap();

@@ -57,7 +57,7 @@ async fn the_child_is_where_it_should_be(world: World) {
     let text = support::stdout_text(&world.attempt_dir("1"));
     match shim.cgroup() {
         Some(group) => {
-            assert!(text.trim_end().ends_with(group.file_name().unwrap().to_str().unwrap()), "{text}")
+            assert!(text.trim_end().ends_with(group.file_name().unwrap().to_str().unwrap()), "{text}");
         }
         None => assert_eq!(text, std::fs::read_to_string("/proc/self/cgroup").unwrap()),
     }

@@ -81,7 +81,7 @@ fn steps(dir: &Path, batch: usize) {
     let mut states: Vec<Arc<Subagent>> = Vec::new();
     let first = Instant::now();
     Samples::commit(&store, samples.birth());
-    println!("    first commit after open {:?}", first.elapsed());
+    println!("    first commit after open {:?}, resident {} KiB", first.elapsed(), resident());
     for _ in 0..256 {
         let born = Samples::commit(&store, samples.birth());
         let claimed = samples.run(&store, &born, &Samples::claim());

@@ -13,7 +13,6 @@ pub(crate) fn writer(path: &Path, create: bool, patience: Duration) -> rusqlite:
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
     }
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.pragma_update(None, "page_size", 8192)?;
     settle(&connection, patience, -1_024)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // The log is never checkpointed by a commit, and keeps its size: overwriting is cheaper to flush than growing.

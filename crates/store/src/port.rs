@@ -75,7 +75,7 @@ pub trait Store: Send + Sync + 'static {
     /// there is passed over. Events stay, so that cursors have no gaps.
     fn delete(&self, ids: &[SubagentId]) -> Result<u32, StoreError>;
 
-    /// Everything that reads have found to be damaged so far. It looks for nothing: [`crate::audit`] does.
+    /// Everything that reads have found to be damaged so far. It looks for nothing: [`crate::audit()`] does.
     fn damaged(&self) -> Result<Vec<DamagedRow>, StoreError>;
 
     /// The identity of this store, stable over restarts.

@@ -33,17 +33,8 @@ pub(crate) fn run(args: &ManArgs, console: &Console) -> Result<u8, Failure> {
         Failure::new(ErrorCode::InvalidRequest, message).because(error).hint("Name a directory that can be written.")
     };
     std::fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
-    let mut pages = vec![(String::from("subagent.1"), command.clone())];
-    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        let name = format!("subagent-{}", sub.get_name());
-        let title = format!("subagent {}", sub.get_name());
-        pages.push((format!("{name}.1"), sub.clone().name(name).bin_name(title)));
-    }
-    for (name, command) in pages {
-        let path = dir.join(name);
-        std::fs::write(&path, page(command)?).map_err(|error| cannot(&path, error))?;
-        console.line(&path.display().to_string());
-    }
+    clap_mangen::generate_to(command, dir).map_err(|error| cannot(dir, error))?;
+    console.aside(&format!("manual pages were written to {}", dir.display()));
     Ok(exit::DONE)
 }
 

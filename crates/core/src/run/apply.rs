@@ -156,7 +156,9 @@ impl Subagent {
                 _ => return Err(illegal),
             },
             EventKind::StopAccepted { stop } => match &self.run.phase {
-                Phase::Starting { hold } | Phase::Running { hold, .. } | Phase::Waiting { hold: Some(hold), .. } => {
+                Phase::Starting { hold }
+                | Phase::Running { hold, .. }
+                | Phase::Waiting { hold: Some(hold), .. } => {
                     self.run.phase = Phase::Stopping { hold: hold.clone(), stop: stop.clone() };
                 }
                 // Without a process the end follows in the same step.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use subagent_model::{
-    AttemptNumber, BoundedText, Cause, Conclusion, ErrorCode, ExitFacts, Handle, NodeId, ProcessIdentity, Requester,
-    SpawnSpec, Status, SubagentId, Timestamp, Usage,
+    AttemptNumber, BoundedText, Cause, Conclusion, ErrorCode, ExitFacts, Handle, NodeId, ProcessIdentity,
+    Requester, SpawnSpec, Status, SubagentId, Timestamp, Usage,
 };
 
 /// Everything that is decided about a subagent at its birth, after admission.

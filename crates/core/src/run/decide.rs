@@ -5,8 +5,8 @@
 //! wins: an ended run never changes.
 
 use subagent_model::{
-    ActivityOn, AttemptNumber, Conclusion, ErrorCode, ErrorInfo, EventKind, ExitFacts, Mark, NodeId, Outcome, Quality,
-    QueueReason, StopInfo, Timestamp,
+    ActivityOn, AttemptNumber, Conclusion, ErrorCode, ErrorInfo, EventKind, ExitFacts, Mark, NodeId, Outcome,
+    Quality, QueueReason, StopInfo, Timestamp,
 };
 
 use super::command::{Birth, Command, Refusal};
@@ -91,7 +91,11 @@ pub fn decide(state: &Subagent, command: &Command, now: Timestamp) -> Result<Vec
             }
             let conclusion = unasked(conclusion);
             Ok(vec![if *children_live {
-                EventKind::Waiting { attempt: *attempt, on: ActivityOn::Children, held: Some(Box::new(conclusion)) }
+                EventKind::Waiting {
+                    attempt: *attempt,
+                    on: ActivityOn::Children,
+                    held: Some(Box::new(conclusion)),
+                }
             } else {
                 ended(&conclusion, now)
             }])
@@ -108,7 +112,9 @@ pub fn decide(state: &Subagent, command: &Command, now: Timestamp) -> Result<Vec
                     }
                     Ok(vec![end])
                 }
-                _ if state.run.attempts.len() >= *max_attempts as usize => Ok(vec![spent(reason, *exit, now)]),
+                _ if state.run.attempts.len() >= *max_attempts as usize => {
+                    Ok(vec![spent(reason, *exit, now)])
+                }
                 _ => Ok(vec![
                     EventKind::AttemptEnded { attempt: *attempt, reason: reason.clone(), exit: *exit },
                     EventKind::Queued {
@@ -142,7 +148,10 @@ pub fn decide(state: &Subagent, command: &Command, now: Timestamp) -> Result<Vec
             let stop = StopInfo { actor: actor.clone(), cause: *cause, at: now };
             Ok(match &state.run.phase {
                 Phase::Queued { .. } => {
-                    vec![EventKind::StopAccepted { stop: stop.clone() }, stopped_without_process(state, &stop, None)]
+                    vec![
+                        EventKind::StopAccepted { stop: stop.clone() },
+                        stopped_without_process(state, &stop, None),
+                    ]
                 }
                 Phase::Waiting { hold: None, held, .. } => vec![
                     EventKind::StopAccepted { stop: stop.clone() },

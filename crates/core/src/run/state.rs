@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use subagent_model::{
-    ActivityOn, AttemptFacts, AttemptKey, AttemptNumber, BoundedText, Conclusion, ErrorInfo, ExitFacts, Handle, Mark,
-    NodeId, Outcome, Quality, QueueReason, Requester, RunNumber, RunRecord, SpawnSpec, Status, StopInfo, SubagentId,
-    Timestamp, Usage,
+    ActivityOn, AttemptFacts, AttemptKey, AttemptNumber, BoundedText, Conclusion, ErrorInfo, ExitFacts,
+    Handle, Mark, NodeId, Outcome, Quality, QueueReason, Requester, RunNumber, RunRecord, SpawnSpec, Status,
+    StopInfo, SubagentId, Timestamp, Usage,
 };
 
 /// A subagent as the store keeps it: the fold of its events.
@@ -207,7 +207,9 @@ impl Subagent {
     /// Who holds the live attempt, when there is one.
     pub fn hold(&self) -> Option<&Hold> {
         match &self.run.phase {
-            Phase::Starting { hold } | Phase::Running { hold, .. } | Phase::Stopping { hold, .. } => Some(hold),
+            Phase::Starting { hold } | Phase::Running { hold, .. } | Phase::Stopping { hold, .. } => {
+                Some(hold)
+            }
             Phase::Waiting { hold, .. } => hold.as_ref(),
             Phase::Queued { .. } | Phase::Ended(_) => None,
         }

@@ -64,7 +64,7 @@ fn commands(state: &Subagent) -> Vec<Command> {
     ]
 }
 
-const STEPS: usize = 5;
+const STEPS: usize = 6;
 
 impl CursorWorld {
     fn new(mutant: Option<Mutant>) -> Self {
@@ -98,7 +98,9 @@ impl CursorWorld {
         for command in commands(state) {
             let facts = decide(state, &command, at(0)).unwrap_or_default();
             let mut after = state.clone();
-            facts.iter().for_each(|fact| after.apply(at(0), fact).unwrap());
+            for fact in &facts {
+                after.apply(at(0), fact).unwrap();
+            }
             // A late fact changes nothing: it would only make the log longer.
             if !facts.is_empty() && !matches!(facts[0], EventKind::Late { .. }) {
                 all.push((facts, after));

@@ -25,8 +25,10 @@ use super::{Inner, task};
 
 /// Name of the file in the attempt's directory that the child reads as its standard input.
 const STDIN_FILE: &str = "stdin";
-/// Pause before an attempt that never began is tried again.
+/// Pause before an attempt that never began is tried again; it doubles with each.
 const RETRY: Duration = Duration::from_millis(500);
+/// Why an attempt goes back that a stop was faster than.
+const NOT_STARTED: &str = "stopped before it was started";
 /// First and longest pause before a commit that failed is tried again.
 const COMMIT_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How long the leftovers of a lost shim may take to go.
@@ -108,7 +110,7 @@ impl Attempt {
 
     async fn launch(&self) {
         if self.stop.is_cancelled() {
-            return self.gone("stopped before it was started").await;
+            return self.requeue(NOT_STARTED).await;
         }
         match self.plan() {
             Err(problem) => self.fail(problem).await,
@@ -174,15 +176,15 @@ impl Attempt {
         };
         let shim = tokio::select! {
             biased;
-            () = self.stop.cancelled() => return self.gone("stopped before it was started").await,
+            () = self.stop.cancelled() => return self.requeue(NOT_STARTED).await,
             shim = pool.take() => match shim {
                 Ok(shim) => shim,
-                Err(error) => return self.requeue(format!("no shim could be had: {}", chain(&error))).await,
+                Err(error) => return self.requeue(&format!("no shim could be had: {}", chain(&error))).await,
             },
         };
         if self.stop.is_cancelled() {
             pool.release(shim);
-            return self.gone("stopped before it was started").await;
+            return self.requeue(NOT_STARTED).await;
         }
         let spec = &self.state.spec;
         let job = StartJob {
@@ -342,9 +344,7 @@ impl Attempt {
             Ok(Some(record)) => {
                 self.settle(&record).await;
             }
-            Ok(None) if self.never_launched() && !self.stop.is_cancelled() => {
-                self.requeue(String::from("no process was made")).await;
-            }
+            Ok(None) if self.never_launched() => self.requeue("no process was made").await,
             Ok(None) if self.started_here() || self.stop.is_cancelled() => {
                 let verdict = self.judge(End::ShimLost).await;
                 self.conclude(verdict).await;
@@ -397,11 +397,18 @@ impl Attempt {
         self.commit(command, None).await;
     }
 
-    async fn requeue(&self, reason: String) {
-        let not_before = Some(super::clock::now().after(RETRY));
-        let max_attempts = self.inner.config.limits.max_attempts;
-        let attempt = self.key.attempt;
-        self.commit(Command::Requeue { attempt, reason, exit: None, not_before, max_attempts }, None).await;
+    /// Gives the run back to the queue: nothing of it was begun. A run that is being stopped ends with that.
+    async fn requeue(&self, reason: &str) {
+        let tried = u32::try_from(self.state.run.attempts.len()).unwrap_or(u32::MAX);
+        let pause = RETRY.saturating_mul(1 << tried.saturating_sub(1).min(6));
+        let command = Command::Requeue {
+            attempt: self.key.attempt,
+            reason: reason.to_owned(),
+            exit: None,
+            not_before: Some(super::clock::now().after(pause)),
+            max_attempts: self.inner.config.limits.max_attempts,
+        };
+        self.commit(command, None).await;
     }
 
     async fn settle_after_panic(&self, what: String) {

@@ -15,8 +15,9 @@ use super::{Inner, StartError, output};
 
 /// Recovers everything live and begins what it needs.
 pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), StartError> {
-    let page = inner.store.live()?;
+    // In this order: an attempt that began in between must not look like a child that nobody knows.
     let mut shims = survey(inner).await;
+    let page = inner.store.live()?;
     let mut found: BTreeMap<AttemptKey, Found> = BTreeMap::new();
     for (key, shim) in &shims {
         let state = if shim.status.state == ShimState::Exited { Found::Exited } else { Found::Running };

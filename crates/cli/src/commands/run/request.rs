@@ -57,7 +57,7 @@ pub(super) fn build(args: &RunArgs) -> Result<SpawnRequest, Failure> {
         (_, true) => Mode::Detached,
         _ => Mode::Sync,
     };
-    let (env, secret_env) = environment(std::env::vars_os().filter_map(text_pair), &args.env)?;
+    let (env, secret_env) = environment(&std::env::vars_os().filter_map(text_pair).collect(), &args.env)?;
     Ok(SpawnRequest {
         prompt: prompt(args)?,
         description: args.description.clone(),
@@ -141,10 +141,7 @@ fn text_pair((name, value): (std::ffi::OsString, std::ffi::OsString)) -> Option<
 type Variables = BTreeMap<String, String>;
 
 /// What may be stored, and what is held in memory only: proxies, which often carry a password, and whatever was named.
-fn environment(
-    own: impl Iterator<Item = (String, String)> + Clone,
-    named: &[String],
-) -> Result<(Variables, Variables), Failure> {
+fn environment(own: &Variables, named: &[String]) -> Result<(Variables, Variables), Failure> {
     let captured = subagent_process::env::capture(own.clone(), [""; 0]);
     let (mut secret, mut env): (Variables, Variables) =
         captured.into_iter().partition(|(name, _)| name.to_ascii_lowercase().ends_with("_proxy"));
@@ -152,12 +149,12 @@ fn environment(
         let (name, value) = match given.split_once('=') {
             Some((name, value)) => (name.to_owned(), value.to_owned()),
             None => {
-                let value = own.clone().find(|(name, _)| name == given).map(|(_, value)| value);
-                let value = value.ok_or_else(|| {
-                    Failure::new(ErrorCode::InvalidRequest, format!("--env {given}: there is no such variable, or it is not UTF-8"))
+                let value = own.get(given).ok_or_else(|| {
+                    let message = format!("--env {given}: there is no such variable, or it is not UTF-8");
+                    Failure::new(ErrorCode::InvalidRequest, message)
                         .hint("Set it, or give a value: --env NAME=VALUE.")
                 })?;
-                (given.clone(), value)
+                (given.clone(), value.clone())
             }
         };
         if name.is_empty() {
@@ -185,16 +182,16 @@ mod tests {
             ("TOKEN", "t"),
             ("OTHER", "o"),
         ];
-        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
         let named = ["TOKEN", "A=b=c", "LANG=fr"].map(str::to_owned);
-        let (env, secret) = environment(own.clone().into_iter(), &named).unwrap();
+        let (env, secret) = environment(&own, &named).unwrap();
         assert_eq!(env.keys().map(String::as_str).collect::<Vec<_>>(), ["PATH"]);
         assert_eq!(
             secret.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
             ["A=b=c", "LANG=fr", "NO_PROXY=x", "TOKEN=t", "https_proxy=http://u:p@h"]
         );
-        assert!(environment(own.clone().into_iter(), &[String::from("MISSING")]).is_err());
-        assert!(environment(own.into_iter(), &[String::from("=x")]).is_err());
+        assert!(environment(&own, &[String::from("MISSING")]).is_err());
+        assert!(environment(&own, &[String::from("=x")]).is_err());
     }
 
     #[test]

@@ -292,3 +292,28 @@ async fn proc_10_no_final_message_is_lost_in_a_storm_of_exits() {
     done.store(true, std::sync::atomic::Ordering::Relaxed);
     storm.join().unwrap();
 }
+
+/// After a stop, and after leftovers were killed, the next attempt of the same pool must not be hit by what was meant
+/// for the one before.
+#[tokio::test]
+async fn proc_19_a_kill_never_reaches_the_next_attempt() {
+    for containment in [Containment::Auto, Containment::Walk] {
+        let world = World::new(containment);
+        let pool = ShimPool::new(world.launcher.clone(), PoolConfig { idle: 1, ..PoolConfig::default() });
+        for round in 0..6 {
+            let shim = pool.take().await.unwrap();
+            let script = if round % 2 == 0 { "trap '' TERM; sleep 300 & sleep 300" } else { "setsid sleep 300 & exit 0" };
+            shim.start(world.script(&format!("killed-{round}"), script)).await.unwrap();
+            if round % 2 == 0 {
+                shim.stop(graces(20, 5_000)).unwrap();
+            }
+            exit(&shim).await;
+            pool.release(shim);
+            let shim = pool.take().await.unwrap();
+            shim.start(world.script(&format!("next-{round}"), "exit 7")).await.unwrap();
+            let record = exit(&shim).await;
+            assert_eq!((record.exit_code, record.signal), (Some(7), None), "round {round} {containment:?}");
+            pool.release(shim);
+        }
+    }
+}

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use subagent_model::text::tail_at_boundary;
 use subagent_model::{
-    Conclusion, ErrorCode, ErrorInfo, ExecSpec, Limit, Mark, Outcome, Problem, PromptVia, Quality,
-    ResultFrom, SpawnSpec,
+    Cause, Conclusion, ErrorCode, ErrorInfo, ExecSpec, Limit, Mark, Outcome, Problem, PromptVia, Quality,
+    ResultFrom, SpawnSpec, StopInfo,
 };
 use subagent_provider::{
     Capabilities, EndReason, Job, Launch, ProcessEnd, ProcessLaunch, Provider, Steering, StdinPlan, Verdict,
@@ -125,7 +125,7 @@ impl Provider for Exec {
         if end.stdout_omitted > 0 {
             marks.push(Mark::Truncated);
         }
-        if !completed {
+        if !completed && !marks.contains(&Mark::NoOutput) {
             marks.push(Mark::Partial);
         }
         if end.leftovers > 0 {
@@ -194,7 +194,13 @@ fn bad_end(end: &ProcessEnd) -> Outcome {
         EndReason::ShimLost => {
             return error(end, ErrorCode::ShimLost, String::from("its shim was ended from outside"));
         }
-        EndReason::Natural | EndReason::Stopped => {}
+        // Its signal and code are the stop's doing and no failure of its own.
+        EndReason::Stopped => {
+            let at = end.exit.at.unwrap_or_default();
+            let stop = StopInfo { actor: String::from("its shim"), cause: Cause::Requested, at };
+            return Outcome::Stopped { stop };
+        }
+        EndReason::Natural => {}
     }
     if end.out_of_memory {
         return error(end, ErrorCode::OutOfMemory, String::from("the kernel ended it for want of memory"));

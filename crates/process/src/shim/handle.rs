@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use subagent_core::frame::control::{PROTOCOL, Request, ShimState, ShimStatus};
-use subagent_model::process::{ExitRecord, ProcessIdentity, StartFailure};
+use subagent_model::process::{ExitCause, ExitRecord, ProcessIdentity, StartFailure};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -309,12 +309,18 @@ impl Shim {
         timeout(limit, watched.wait_for(|state| state.lost)).await.is_ok()
     }
 
-    /// Whether it can take another start: connected, without an attempt, and its last tree is gone.
+    /// Whether it can take another start: connected, without an attempt, and its last tree went by itself.
+    ///
+    /// A group that was killed once is never used again: the kernel compares its count of kills with that of the
+    /// *shim's* group when a child is cloned into it, and kills every later child at birth (seen on Linux 6.18).
     pub(super) fn is_reusable(&self) -> bool {
         let state = self.inner.connection.state.borrow();
         !state.lost
             && self.attempt().is_none()
-            && state.record.as_ref().is_none_or(|record| record.tree_gone)
+            && state.record.as_ref().is_none_or(|record| {
+                let by_itself = record.cause == ExitCause::Natural && record.leftover_killed == 0;
+                record.tree_gone && (by_itself || self.inner.cgroup.is_none())
+            })
             && state.hello.as_ref().is_some_and(|(_, status)| status.state != ShimState::Unknown)
     }
 

@@ -1,4 +1,4 @@
-//! Building what is shipped: the `subagent` binary and the static shim beside it.
+//! Building what is handed out: the `subagent` program and the static shim beside it.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,18 @@ use crate::steps;
 
 const SHIM: &str = "subagent-shim";
 
-/// Builds the release binary and its shim.
+/// Where the programs lie side by side, below the target directory: no other build puts anything there.
+pub(crate) const PLACE: &str = "dist";
+
+/// Builds the program and its shim, as they are handed out.
 pub(crate) fn build() -> Result<()> {
     let mut command = steps::cargo(&metadata::root());
-    command.args(["build", "--release", "--package", "subagent-cli", "--bin", "subagent"]);
+    command.args(["build", "--profile", "dist", "--package", "subagent-cli", "--bin", "subagent"]);
     steps::run(&mut command, "fix what the compiler reports above")?;
     shim("shim")
 }
 
-/// Builds the shim with `profile` and copies it beside the release binary.
+/// Builds the shim with `profile` and puts it beside the program.
 pub(crate) fn shim(profile: &str) -> Result<()> {
     // A static shim needs no loader and no libc of the moment: it keeps running through an upgrade of the
     // machine, and maps as few pages as possible.
@@ -32,12 +35,12 @@ pub(crate) fn shim(profile: &str) -> Result<()> {
 
     let target = metadata::workspace()?.target_directory;
     let built = target.join(directory(profile)).join(SHIM);
-    let release = target.join("release");
-    let place = release.join(SHIM);
+    let dist = target.join(PLACE);
+    let place = dist.join(SHIM);
     if built != place {
-        fs::create_dir_all(&release).map_err(|error| cannot_copy(&place, &error))?;
+        fs::create_dir_all(&dist).map_err(|error| cannot_copy(&place, &error))?;
         // Through a rename: a shim that runs from the old file keeps it, and nobody sees half a file.
-        let fresh = release.join(format!(".{SHIM}.new"));
+        let fresh = dist.join(format!(".{SHIM}.new"));
         fs::copy(&built, &fresh)
             .and_then(|_| fs::rename(&fresh, &place))
             .map_err(|error| cannot_copy(&place, &error))?;

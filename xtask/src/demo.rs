@@ -20,7 +20,7 @@ const SURVEY: &str = "for f in $(git ls-files '*.rs'); do \
 pub(crate) fn run() -> Result<()> {
     let begun = Instant::now();
     setup::programs_only()?;
-    eprintln!("==> building the release programs (a few minutes the first time)");
+    eprintln!("==> building the programs (a few minutes the first time)");
     binaries::build()?;
     let demo = Demo::new()?;
     let played = demo.play();
@@ -41,9 +41,10 @@ impl Demo {
     fn new() -> Result<Self> {
         let target = metadata::workspace()?.target_directory;
         let home = target.join(format!("demo-{}", std::process::id()));
-        std::fs::create_dir_all(&home)
-            .map_err(|error| Problem::new(format!("cannot make {}: {error}", home.display()), "check the target directory"))?;
-        Ok(Self { program: target.join("release").join("subagent"), home })
+        std::fs::create_dir_all(&home).map_err(|error| {
+            Problem::new(format!("cannot make {}: {error}", home.display()), "check the target directory")
+        })?;
+        Ok(Self { program: target.join(binaries::PLACE).join("subagent"), home })
     }
 
     fn play(&self) -> Result<()> {
@@ -52,7 +53,8 @@ impl Demo {
 
         scene("Three at work in the background");
         let survey = self.background("survey of this repository", &["sh", "-c", SURVEY])?;
-        let words = self.background("words in the documents", &["sh", "-c", "cat $(git ls-files '*.md') | wc -w"])?;
+        let words =
+            self.background("words in the documents", &["sh", "-c", "cat $(git ls-files '*.md') | wc -w"])?;
         let endless = self.background("would never end", &["sleep", "1000000"])?;
         self.say(&["ls"])?;
 
@@ -89,7 +91,11 @@ impl Demo {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(args).env("SUBAGENT_HOME", &self.home).current_dir(metadata::root()).stdin(Stdio::null());
+        command
+            .args(args)
+            .env("SUBAGENT_HOME", &self.home)
+            .current_dir(metadata::root())
+            .stdin(Stdio::null());
         command
     }
 
@@ -101,8 +107,9 @@ impl Demo {
 
     fn json(&self, args: &[&str]) -> Result<Value> {
         let printed = steps::output(&mut self.command(args), "see what is reported above")?;
-        serde_json::from_slice(&printed)
-            .map_err(|error| Problem::new(format!("subagent {} printed no JSON: {error}", typed(args)), "report it"))
+        serde_json::from_slice(&printed).map_err(|error| {
+            Problem::new(format!("subagent {} printed no JSON: {error}", typed(args)), "report it")
+        })
     }
 
     /// Starts a program in the background and gives its handle.
@@ -134,4 +141,3 @@ fn typed(args: &[&str]) -> String {
     };
     args.iter().map(word).collect::<Vec<_>>().join(" ")
 }
-

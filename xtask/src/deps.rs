@@ -99,7 +99,16 @@ const PLACES: &[Place] = &[
     Place {
         name: "xtask",
         layer: Layer::Dev,
-        knows: &["subagent-api", "subagent-cli", "subagent-client", "subagent-core", "subagent-model"],
+        knows: &[
+            "subagent-api",
+            "subagent-cli",
+            "subagent-client",
+            "subagent-core",
+            "subagent-model",
+            "subagent-runtime",
+            "subagent-store",
+            "subagent-store-sqlite",
+        ],
     },
 ];
 

@@ -32,13 +32,13 @@ enum Task {
     Deps,
     /// Check that no dependency needs a newer compiler than the workspace promises
     Msrv,
-    /// Build the static shim and put it beside the release binary
+    /// Build the static shim and put it beside the program, in target/dist
     Shim {
         /// Cargo profile to build it with
         #[arg(long, default_value = "shim")]
         profile: String,
     },
-    /// Build the release binary and its shim
+    /// Build the program and its shim as they are handed out, in target/dist
     Build,
     /// Look for the tools the checks need, and install what is missing
     Setup,
@@ -52,7 +52,7 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Measure the release programs side by side with the floor and, where it is on PATH, with pueue
+    /// Measure the programs side by side with the floor and, where it is on PATH, with pueue
     #[command(disable_help_flag = true)]
     Bench {
         /// Options of the measurement; `--help` lists them

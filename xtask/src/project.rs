@@ -36,11 +36,25 @@ pub(crate) fn replay(file: &Path) -> Result<()> {
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     crate::binaries::build()?;
     let mut build = steps::cargo(&metadata::root());
-    build.args(["build", "--quiet", "--release", "--package", "xtask", "--features", "bench", "--bin", "xtask-bench"]);
+    build.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "xtask",
+        "--features",
+        "bench",
+        "--bin",
+        "xtask-bench",
+    ]);
     steps::run(&mut build, "fix what the compiler reports above")?;
-    let release = metadata::workspace()?.target_directory.join("release");
-    let mut command = Command::new(release.join("xtask-bench"));
-    command.arg("--programs").arg(&release).args(arguments).current_dir(metadata::root());
+    let target = metadata::workspace()?.target_directory;
+    let mut command = Command::new(target.join("release").join("xtask-bench"));
+    command
+        .arg("--programs")
+        .arg(target.join(crate::binaries::PLACE))
+        .args(arguments)
+        .current_dir(metadata::root());
     steps::run_as_told(&mut command)
 }
 

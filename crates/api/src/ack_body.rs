@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
-use subagent_model::SubagentId;
+use subagent_model::{RunNumber, SubagentId};
 use subagent_runtime::{Caller, Runtime};
 
 /// What to acknowledge, and for whom.
@@ -18,6 +18,8 @@ pub(crate) struct Ack {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) caller: Caller,
     pub(crate) id: SubagentId,
+    /// The run that the body carries: no other is consumed by it.
+    pub(crate) run: RunNumber,
 }
 
 struct Chunk {
@@ -33,10 +35,10 @@ impl Stream for Chunk {
             return Poll::Ready(Some(Ok(bytes)));
         }
         // Asked for more: the server took all of it.
-        if let Some(Ack { runtime, caller, id }) = self.ack.take() {
+        if let Some(Ack { runtime, caller, id, run }) = self.ack.take() {
             tokio::spawn(async move {
                 // Refused when it is addressed to someone else: reading is open to all, consuming is not.
-                let _ = runtime.ack(&caller, vec![id], true).await;
+                let _ = runtime.ack_run(&caller, id, run, true).await;
             });
         }
         Poll::Ready(None)

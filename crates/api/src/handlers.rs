@@ -19,7 +19,7 @@ use subagent_model::request::{
     Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart, WaitOptions,
 };
 use subagent_model::{Cursor, ErrorCode, Event, Problem, RunNumber, RunRecord, Status, SubagentId, SubagentRecord};
-use subagent_runtime::{AckReply, Runtime};
+use subagent_runtime::{AckReply, AckTarget, Runtime};
 
 use crate::ack_body::{self, Ack};
 use crate::answer::{Answer, Refused};
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
 }
 
 /// Longest time one long poll is held.
-const LONGEST_POLL: Duration = Duration::from_secs(60);
+const LONGEST_POLL: Duration = Duration::from_mins(1);
 /// Largest part of a text or log in one answer.
 const LARGEST_PART: u32 = 4 * 1024 * 1024;
 /// How many events one read of a subscriber takes.
@@ -172,12 +172,12 @@ pub(crate) async fn result(
     let run = query.run.map(RunNumber);
     let part: TextPart = app.runtime.result(id, run, query.offset.unwrap_or(0), max).await?;
     // Only what reads to the end has read the result.
-    let consumes = query.ack.unwrap_or(true) && run.is_none() && part.next.is_none();
-    Ok(ack_body::json(&part, consumes.then(|| ack(&app, caller, id))))
+    let consumes = query.ack.unwrap_or(true) && part.next.is_none();
+    Ok(ack_body::json(&part, consumes.then(|| ack(&app, caller, id, part.run))))
 }
 
-fn ack(app: &Shared, caller: CallerFrom, id: SubagentId) -> Ack {
-    Ack { runtime: Arc::clone(&app.runtime), caller: caller.0, id }
+fn ack(app: &Shared, caller: CallerFrom, id: SubagentId, run: RunNumber) -> Ack {
+    Ack { runtime: Arc::clone(&app.runtime), caller: caller.0, id, run }
 }
 
 /// Query of a wait.
@@ -202,8 +202,8 @@ pub(crate) async fn wait(
     let id = app.id(&name).await?;
     let options = WaitOptions { run: query.run.map(RunNumber), timeout_ms: query.timeout_ms };
     let reply = app.runtime.wait(id, options).await?;
-    let consumes = query.ack.unwrap_or(true) && reply.ended && reply.record.run == reply.run;
-    Ok(ack_body::json(&reply, consumes.then(|| ack(&app, caller, id))))
+    let consumes = query.ack.unwrap_or(true) && reply.ended;
+    Ok(ack_body::json(&reply, consumes.then(|| ack(&app, caller, id, reply.run))))
 }
 
 pub(crate) async fn stop(
@@ -266,24 +266,32 @@ pub(crate) async fn inbox(
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AckRequest {
-    /// Ids or handles of the subagents.
+    /// Ids or handles of the subagents: every ended run that is addressed to the caller. With `.RUN` behind it, as the
+    /// delivery ids of the inbox are written, that run and no other.
     pub ids: Vec<String>,
     /// Answer before it is on disk.
     #[serde(default)]
     pub lazily: bool,
 }
 
+/// The subagent that is named, and its run if one is. No id or handle has a dot.
+fn delivery(name: &str) -> (&str, Option<RunNumber>) {
+    let parts = name.rsplit_once('.').and_then(|(subagent, run)| Some((subagent, run.parse().ok()?)));
+    parts.map_or((name, None), |(subagent, run)| (subagent, Some(RunNumber(run))))
+}
+
 pub(crate) async fn acknowledge(State(app): App, caller: CallerFrom, body: Body) -> Answer<Json<AckReply>> {
     let request: AckRequest = parsed(body)?;
-    let mut ids = Vec::with_capacity(request.ids.len());
+    let mut targets = Vec::with_capacity(request.ids.len());
     let mut refused = Vec::new();
     for name in &request.ids {
-        match app.runtime.resolve(name).await {
-            Ok(id) => ids.push(id),
+        let (subagent, run) = delivery(name);
+        match app.runtime.resolve(subagent).await {
+            Ok(id) => targets.push(AckTarget { id, run }),
             Err(problem) => refused.push(problem.with_ids(vec![name.clone()])),
         }
     }
-    let mut reply = app.runtime.ack(&caller.0, ids, request.lazily).await?;
+    let mut reply = app.runtime.acknowledge(&caller.0, targets, request.lazily).await?;
     reply.refused.extend(refused);
     Ok(Json(reply))
 }
@@ -389,4 +397,20 @@ pub(crate) async fn shutdown(State(app): App, body: Body) -> Answer<StatusCode> 
 
 pub(crate) async fn no_such_route() -> Refused {
     Refused(Problem::new(ErrorCode::NotFound, "there is no such route; GET /openapi.json lists them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_model::RunNumber;
+
+    use super::delivery;
+
+    #[test]
+    fn result_13_a_delivery_id_names_a_subagent_and_its_run() {
+        assert_eq!(delivery("k7q2mx"), ("k7q2mx", None));
+        assert_eq!(delivery("k7q2mx.2"), ("k7q2mx", Some(RunNumber(2))));
+        // What is no run is left to be refused as a name.
+        assert_eq!(delivery("k7q2mx.two"), ("k7q2mx.two", None));
+        assert_eq!(delivery("."), (".", None));
+    }
 }

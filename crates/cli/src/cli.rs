@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 use subagent_model::ErrorCode;
 
-use crate::commands::{ack, completions, doctor, inbox, logs, ls, man, result, run, show, shutdown, status, stop, upgrade, wait};
+use crate::commands::{
+    ack, completions, doctor, inbox, logs, ls, man, result, run, show, shutdown, status, stop, upgrade, wait,
+};
 use crate::console::Console;
 use crate::daemon::serve;
 use crate::fail::Failure;
@@ -32,12 +34,13 @@ Environment:
     version,
     after_help = AFTER,
     disable_help_subcommand = true,
+    max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true
 )]
 pub(crate) struct Cli {
     /// Print one JSON document, or one JSON object a line where the output streams
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
     #[command(subcommand)]
     command: Command,
@@ -65,38 +68,36 @@ enum Command {
 
 impl Cli {
     /// Carries it out.
-    pub(crate) fn run(self, console: &Console) -> Result<u8, Failure> {
+    pub(crate) fn run(&self, console: &Console) -> Result<u8, Failure> {
         match &self.command {
-            Command::Serve(args) => return serve::run(args, console),
-            Command::Completions(args) => return completions::run(args, console),
-            Command::Man(args) => return man::run(args, console),
-            _ => {}
+            Command::Run(args) => wait_for(run::run(args, console)),
+            Command::Ls(args) => wait_for(ls::run(args, console)),
+            Command::Show(args) => wait_for(show::run(args, console)),
+            Command::Wait(args) => wait_for(wait::run(args, console)),
+            Command::Result(args) => wait_for(result::run(args, console)),
+            Command::Logs(args) => wait_for(logs::run(args, console)),
+            Command::Stop(args) => wait_for(stop::run(args, console)),
+            Command::Inbox(args) => wait_for(inbox::run(args, console)),
+            Command::Ack(args) => wait_for(ack::run(args, console)),
+            Command::Serve(args) => serve::run(args, console),
+            Command::Status(args) => wait_for(status::run(args, console)),
+            Command::Shutdown(args) => wait_for(shutdown::run(args, console)),
+            Command::Upgrade(args) => wait_for(upgrade::run(args, console)),
+            Command::Doctor(args) => wait_for(doctor::run(args, console)),
+            Command::Completions(args) => Ok(completions::run(args, console)),
+            Command::Man(args) => man::run(args, console),
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-            Failure::new(ErrorCode::DaemonUnreachable, "cannot set up the client").because(error)
-        })?;
-        let done = runtime.block_on(async {
-            match &self.command {
-                Command::Run(args) => run::run(args, console).await,
-                Command::Ls(args) => ls::run(args, console).await,
-                Command::Show(args) => show::run(args, console).await,
-                Command::Wait(args) => wait::run(args, console).await,
-                Command::Result(args) => result::run(args, console).await,
-                Command::Logs(args) => logs::run(args, console).await,
-                Command::Stop(args) => stop::run(args, console).await,
-                Command::Inbox(args) => inbox::run(args, console).await,
-                Command::Ack(args) => ack::run(args, console).await,
-                Command::Status(args) => status::run(args, console).await,
-                Command::Shutdown(args) => shutdown::run(args, console).await,
-                Command::Upgrade(args) => upgrade::run(args, console).await,
-                Command::Doctor(args) => doctor::run(args, console).await,
-                // Done above.
-                Command::Serve(_) | Command::Completions(_) | Command::Man(_) => Ok(crate::exit::DONE),
-            }
-        });
-        runtime.shutdown_background();
-        done
     }
+}
+
+/// Runs a command that talks to the daemon, on this thread.
+fn wait_for(command: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Failure::new(ErrorCode::DaemonUnreachable, "cannot set up the client").because(error)
+    })?;
+    let done = runtime.block_on(command);
+    runtime.shutdown_background();
+    done
 }
 
 #[cfg(test)]

@@ -54,9 +54,21 @@ fn narrow(value: u64) -> u32 {
 }
 
 const RULES: &[Rule] = &[
-    Rule { section: "limits", key: "running", least: 1, most: 1_024, set: |s, v| s.limits.running = narrow(v) },
+    Rule {
+        section: "limits",
+        key: "running",
+        least: 1,
+        most: 1_024,
+        set: |s, v| s.limits.running = narrow(v),
+    },
     Rule { section: "limits", key: "depth", least: 0, most: 64, set: |s, v| s.limits.depth = narrow(v) },
-    Rule { section: "limits", key: "breadth", least: 1, most: 10_000, set: |s, v| s.limits.breadth = narrow(v) },
+    Rule {
+        section: "limits",
+        key: "breadth",
+        least: 1,
+        most: 10_000,
+        set: |s, v| s.limits.breadth = narrow(v),
+    },
     Rule {
         section: "limits",
         key: "tree_total",
@@ -72,7 +84,13 @@ const RULES: &[Rule] = &[
         most: 3_600_000,
         set: |s, v| s.limits.rate_window_ms = v,
     },
-    Rule { section: "limits", key: "queue", least: 0, most: 1_000_000, set: |s, v| s.limits.queue = narrow(v) },
+    Rule {
+        section: "limits",
+        key: "queue",
+        least: 0,
+        most: 1_000_000,
+        set: |s, v| s.limits.queue = narrow(v),
+    },
     Rule {
         section: "limits",
         key: "disk_floor_mb",
@@ -80,8 +98,20 @@ const RULES: &[Rule] = &[
         most: 1_000_000_000,
         set: |s, v| s.limits.disk_floor_mb = v,
     },
-    Rule { section: "limits", key: "max_attempts", least: 1, most: 100, set: |s, v| s.limits.max_attempts = narrow(v) },
-    Rule { section: "daemon", key: "log_limit_mb", least: 1, most: 1_000_000, set: |s, v| s.log_limit = v * MIB },
+    Rule {
+        section: "limits",
+        key: "max_attempts",
+        least: 1,
+        most: 100,
+        set: |s, v| s.limits.max_attempts = narrow(v),
+    },
+    Rule {
+        section: "daemon",
+        key: "log_limit_mb",
+        least: 1,
+        most: 1_000_000,
+        set: |s, v| s.log_limit = v * MIB,
+    },
     Rule {
         section: "daemon",
         key: "lease_hours",
@@ -117,7 +147,10 @@ impl Rule {
     fn check(&self, text: &str) -> Result<u64, String> {
         let number: Option<u64> = text.trim().replace('_', "").parse().ok();
         number.filter(|value| (self.least..=self.most).contains(value)).ok_or_else(|| {
-            format!("{}.{} must be a whole number from {} to {}, not {text}", self.section, self.key, self.least, self.most)
+            format!(
+                "{}.{} must be a whole number from {} to {}, not {text}",
+                self.section, self.key, self.least, self.most
+            )
         })
     }
 }
@@ -128,8 +161,9 @@ fn rule(section: &str, key: &str) -> Option<&'static Rule> {
 
 /// Sets one value as a flag gives it, by the rule of the file.
 pub(crate) fn set(settings: &mut Settings, section: &str, key: &str, text: &str) -> Result<(), Failure> {
-    let rule = rule(section, key)
-        .ok_or_else(|| Failure::new(ErrorCode::InvalidRequest, format!("there is no setting {section}.{key}")))?;
+    let rule = rule(section, key).ok_or_else(|| {
+        Failure::new(ErrorCode::InvalidRequest, format!("there is no setting {section}.{key}"))
+    })?;
     let value = rule.check(text).map_err(|message| Failure::new(ErrorCode::InvalidRequest, message))?;
     (rule.set)(settings, value);
     Ok(())
@@ -153,9 +187,11 @@ fn read(text: &str, path: &Path) -> Result<(Settings, Vec<String>), Failure> {
     let wrong = |at: usize, message: &str| {
         let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
         let message = format!("{}, line {line}: {message}", path.display());
-        Failure::new(ErrorCode::InvalidRequest, message).hint("Correct the line or remove it: every setting has a default.")
+        Failure::new(ErrorCode::InvalidRequest, message)
+            .hint("Correct the line or remove it: every setting has a default.")
     };
-    let table = DeTable::parse(text).map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
+    let table = DeTable::parse(text)
+        .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
     let mut unknown = |at: usize, name: String| {
@@ -201,11 +237,15 @@ mod tests {
 
     #[test]
     fn what_is_set_is_set_and_the_rest_keeps_its_default() {
-        let (settings, warnings) =
-            of("[limits]\nrunning = 16\nqueue = 1_0\n\n[daemon]\nlease_hours = 2\nterm_grace_ms=10 # short\n");
+        let (settings, warnings) = of(
+            "[limits]\nrunning = 16\nqueue = 1_0\n\n[daemon]\nlease_hours = 2\nterm_grace_ms=10 # short\n",
+        );
         assert_eq!(warnings, [""; 0]);
         assert_eq!((settings.limits.running, settings.limits.queue), (16, 10));
-        assert_eq!((settings.lease, settings.graces.term), (Duration::from_secs(7_200), Duration::from_millis(10)));
+        assert_eq!(
+            (settings.lease, settings.graces.term),
+            (Duration::from_hours(2), Duration::from_millis(10))
+        );
         assert_eq!(settings.graces.kill, Settings::default().graces.kill);
         assert_eq!(load(Path::new("/no/such/file")).unwrap().0, Settings::default());
     }
@@ -217,7 +257,9 @@ mod tests {
         let mut warnings = warnings;
         warnings.sort();
         assert_eq!(warnings.len(), 3);
-        for part in ["line 1: unknown key top", "line 3: unknown key limits.runing", "line 4: unknown key web"] {
+        for part in
+            ["line 1: unknown key top", "line 3: unknown key limits.runing", "line 4: unknown key web"]
+        {
             assert!(warnings.iter().any(|warning| warning.contains(part)), "{part}: {warnings:?}");
         }
     }

@@ -5,11 +5,11 @@ use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use subagent_model::ErrorCode;
+use subagent_model::{ErrorCode, Problem};
 use tokio::net::UnixStream;
 
 use crate::daemon::lock::{self, Lock};
@@ -46,7 +46,9 @@ pub(crate) async fn find(paths: &Paths) -> Result<Option<PathBuf>, Failure> {
     }
     // Started from other surroundings, it may listen elsewhere.
     match lock::holder(&paths.lock()) {
-        Some(holder) if holder.socket != paths.socket && answers(&holder.socket).await => Ok(Some(holder.socket)),
+        Some(holder) if holder.socket != paths.socket && answers(&holder.socket).await => {
+            Ok(Some(holder.socket))
+        }
         _ => Ok(None),
     }
 }
@@ -71,11 +73,11 @@ pub(crate) async fn ensure(paths: &Paths, within_child: bool) -> Result<PathBuf,
             return Ok(socket);
         }
         if let Some(started) = &starting
-            && let Some(status) = started.ended()
+            && let Some(output) = started.ended()
         {
             // One that left quietly saw another daemon serve.
-            if !status.success() {
-                return Err(started.failure(&format!("the daemon ended at its start ({status})")));
+            if !output.status.success() {
+                return Err(started.told(&output));
             }
             starting = None;
             tokio::time::sleep(LONGEST_PAUSE).await;
@@ -92,9 +94,12 @@ pub(crate) async fn ensure(paths: &Paths, within_child: bool) -> Result<PathBuf,
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe();
     program.and_then(|program| std::fs::metadata(&program).map(|_| program)).map_err(|error| {
-        Failure::new(ErrorCode::DaemonUnreachable, "cannot start the daemon: this program was moved or replaced")
-            .because(error)
-            .hint("Call the program where it is now.")
+        Failure::new(
+            ErrorCode::DaemonUnreachable,
+            "cannot start the daemon: this program was moved or replaced",
+        )
+        .because(error)
+        .hint("Call the program where it is now.")
     })
 }
 
@@ -121,7 +126,8 @@ fn too_late(paths: &Paths, starting: Option<&Starting>, within_child: bool) -> F
     match lock::holder(&paths.lock()) {
         Some(holder) => {
             let pid = holder.process.pid;
-            let message = format!("process {pid} is the daemon of {} and does not answer", paths.data.display());
+            let message =
+                format!("process {pid} is the daemon of {} and does not answer", paths.data.display());
             Failure::new(ErrorCode::DaemonUnreachable, message).hint(format!(
                 "Look into {}; end it with `kill {pid}`: its children run on, and the next command starts a new one.",
                 paths.log().display()
@@ -133,7 +139,7 @@ fn too_late(paths: &Paths, starting: Option<&Starting>, within_child: bool) -> F
 
 /// A daemon that this process is starting. The lock is held until it serves or has failed.
 struct Starting {
-    ended: Receiver<ExitStatus>,
+    ended: Receiver<Output>,
     log: PathBuf,
     log_began: u64,
     _lock: Lock,
@@ -151,7 +157,8 @@ impl Starting {
         let log = paths.log();
         daemon::trim_log(&log);
         let cannot = |what: &str, error: std::io::Error| {
-            Failure::new(ErrorCode::DaemonUnreachable, format!("cannot start the daemon: {what}")).because(error)
+            Failure::new(ErrorCode::DaemonUnreachable, format!("cannot start the daemon: {what}"))
+                .because(error)
         };
         let output = OpenOptions::new()
             .create(true)
@@ -160,35 +167,39 @@ impl Starting {
             .open(&log)
             .map_err(|error| cannot(&format!("opening {}", log.display()), error))?;
         let log_began = output.metadata().map_or(0, |meta| meta.len());
-        let errors = output.try_clone().map_err(|error| cannot("its log", error))?;
         let program = program()?;
         // Descriptors that this process was given, such as a script's or the job server of make, are not for a daemon:
         // whoever waits for their end would wait for it.
         close_fds::set_fds_cloexec(3, &[]);
-        let mut child = Command::new(&program)
+        let child = Command::new(&program)
             .args(["serve", "--on-demand"])
             .env_clear()
             .envs(daemon_env(paths))
             .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
+            .stdout(Stdio::piped())
+            .stderr(output)
             .current_dir("/")
             .spawn()
             .map_err(|error| cannot(&format!("running {}", program.display()), error))?;
         let (sender, ended) = channel();
         // Collects it, so that a client that runs for long never has a dead daemon as a zombie.
         std::thread::spawn(move || {
-            if let Ok(status) = child.wait() {
-                let _ = sender.send(status);
+            if let Ok(output) = child.wait_with_output() {
+                let _ = sender.send(output);
             }
         });
         Ok(Some(Self { ended, log, log_began, _lock: lock }))
     }
 
-    fn ended(&self) -> Option<ExitStatus> {
-        match self.ended.try_recv() {
-            Ok(status) => Some(status),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+    fn ended(&self) -> Option<Output> {
+        self.ended.try_recv().ok()
+    }
+
+    /// Why it did not start: in its own words, as it told them on its standard output, or what can be known.
+    fn told(&self, output: &Output) -> Failure {
+        match serde_json::from_slice::<Problem>(&output.stdout) {
+            Ok(problem) => Failure::from(problem),
+            Err(_) => self.failure(&format!("the daemon ended at its start ({})", output.status)),
         }
     }
 
@@ -225,7 +236,9 @@ fn daemon_env(paths: &Paths) -> Vec<(String, std::ffi::OsString)> {
         DAEMON_ENV.contains(&name) || (names.contains_key(name) && !proxy && name != "SSH_AUTH_SOCK")
     };
     let mut env: Vec<_> = vars.filter(|(name, _)| wanted(name)).collect();
-    env.extend(paths.home.as_ref().map(|home| (String::from("SUBAGENT_HOME"), home.clone().into_os_string())));
+    env.extend(
+        paths.home.as_ref().map(|home| (String::from("SUBAGENT_HOME"), home.clone().into_os_string())),
+    );
     env
 }
 

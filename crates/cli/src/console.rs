@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use crate::view::rows::{self, Cell};
 use crate::view::text;
 
 /// Both streams, and how they are to be written.
@@ -13,47 +14,71 @@ use crate::view::text;
 pub(crate) struct Console {
     /// JSON was asked for.
     pub(crate) json: bool,
-    /// Standard output is a terminal.
-    pub(crate) terminal_out: bool,
-    /// Standard error is a terminal.
-    pub(crate) terminal_err: bool,
-    /// Standard output may be coloured.
-    pub(crate) colour_out: bool,
-    /// Standard error may be coloured.
-    pub(crate) colour_err: bool,
+    /// Standard output.
+    pub(crate) out: Stream,
+    /// Standard error.
+    pub(crate) err: Stream,
     closed: AtomicBool,
+}
+
+/// One of the two.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stream {
+    which: Which,
+    /// It is a terminal.
+    pub(crate) terminal: bool,
+    /// It may be coloured.
+    pub(crate) colour: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    Out,
+    Err,
+}
+
+impl Stream {
+    /// Columns of the terminal; `None` when it is none.
+    pub(crate) fn width(self) -> Option<usize> {
+        self.terminal.then(|| self.size().0)
+    }
+
+    /// Rows of the terminal.
+    pub(crate) fn height(self) -> usize {
+        self.size().1
+    }
+
+    fn size(self) -> (usize, usize) {
+        let size = match self.which {
+            Which::Out => rustix::termios::tcgetwinsize(io::stdout()),
+            Which::Err => rustix::termios::tcgetwinsize(io::stderr()),
+        };
+        match size {
+            Ok(size) if size.ws_col > 0 => (size.ws_col.into(), size.ws_row.max(2).into()),
+            _ => (80, 24),
+        }
+    }
+
+    fn write(self, data: &str) -> io::Result<()> {
+        match self.which {
+            Which::Out => io::stdout().lock().write_all(data.as_bytes()),
+            Which::Err => io::stderr().lock().write_all(data.as_bytes()),
+        }
+    }
 }
 
 impl Console {
     /// The console of this process.
     pub(crate) fn new(json: bool) -> Self {
-        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let colours = !set("NO_COLOR") && !dumb;
-        let (terminal_out, terminal_err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let stream = |which, terminal| Stream { which, terminal, colour: terminal && !plain && !dumb };
         Self {
             json,
-            terminal_out,
-            terminal_err,
-            colour_out: terminal_out && colours,
-            colour_err: terminal_err && colours,
+            out: stream(Which::Out, io::stdout().is_terminal()),
+            err: stream(Which::Err, io::stderr().is_terminal()),
             closed: AtomicBool::new(false),
         }
-    }
-
-    /// Columns of the terminal that standard output is; `None` when it is none.
-    pub(crate) fn width_out(&self) -> Option<usize> {
-        self.terminal_out.then(|| size(io::stdout()).0)
-    }
-
-    /// Columns of the terminal that standard error is; `None` when it is none.
-    pub(crate) fn width_err(&self) -> Option<usize> {
-        self.terminal_err.then(|| size(io::stderr()).0)
-    }
-
-    /// Rows of the terminal that standard output is.
-    pub(crate) fn height_out(&self) -> usize {
-        size(io::stdout()).1
     }
 
     /// A line of data.
@@ -61,24 +86,31 @@ impl Console {
         self.data(&format!("{line}\n"));
     }
 
+    /// Rows of data, aligned and within the width of the terminal.
+    pub(crate) fn rows(&self, rows: &[Vec<Cell>]) {
+        for line in rows::aligned(rows, self.out.width(), self.out.colour) {
+            self.line(&line);
+        }
+    }
+
     /// Data as it is. The caller has made it fit for a terminal if it is a child's.
     pub(crate) fn data(&self, data: &str) {
         if self.closed() {
             return;
         }
-        if io::stdout().lock().write_all(data.as_bytes()).is_err() {
+        if self.out.write(data).is_err() {
             self.closed.store(true, Ordering::Relaxed);
         }
     }
 
     /// A child's text as data: as it is into a pipe, without its control codes to a terminal.
     pub(crate) fn childs_text(&self, data: &str) {
-        if self.terminal_out { self.data(&text::block(data)) } else { self.data(data) }
+        if self.out.terminal { self.data(&text::block(data)) } else { self.data(data) }
     }
 
     /// One JSON document: indented for people, one line for programs.
     pub(crate) fn document(&self, value: &impl Serialize) {
-        if self.terminal_out {
+        if self.out.terminal {
             let json = serde_json::to_string_pretty(value).unwrap_or_default();
             self.line(&text::json_for_terminal(&json));
         } else {
@@ -89,7 +121,7 @@ impl Console {
     /// One JSON object on one line.
     pub(crate) fn json_line(&self, value: &impl Serialize) {
         let json = serde_json::to_string(value).unwrap_or_default();
-        if self.terminal_out { self.line(&text::json_for_terminal(&json)) } else { self.line(&json) }
+        if self.out.terminal { self.line(&text::json_for_terminal(&json)) } else { self.line(&json) }
     }
 
     /// Brings what was written out; true when the reader took all of it.
@@ -108,32 +140,24 @@ impl Console {
     /// A line for people, beside the data.
     pub(crate) fn note(&self, line: &str) {
         // Nobody is left to tell when this fails.
-        let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+        let _ = self.err.write(&format!("{line}\n"));
     }
 
     /// A line for people, only where one may be looking.
     pub(crate) fn aside(&self, line: &str) {
-        if self.terminal_err && !self.json {
+        if self.err.terminal && !self.json {
             self.note(line);
         }
     }
 
     /// A child's error output.
     pub(crate) fn childs_error(&self, data: &str) {
-        let cleaned = if self.terminal_err { text::block(data) } else { data.to_owned() };
-        let _ = io::stderr().lock().write_all(cleaned.as_bytes());
+        let cleaned = if self.err.terminal { text::block(data) } else { data.to_owned() };
+        let _ = self.err.write(&cleaned);
     }
 
     /// A JSON document on standard error.
     pub(crate) fn note_json(&self, value: &impl Serialize) {
         self.note(&serde_json::to_string(value).unwrap_or_default());
-    }
-}
-
-/// Columns and rows.
-fn size(stream: impl std::os::fd::AsFd) -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(stream) {
-        Ok(size) if size.ws_col > 0 => (size.ws_col.into(), size.ws_row.max(2).into()),
-        _ => (80, 24),
     }
 }

@@ -10,7 +10,8 @@ use crate::console::Console;
 /// Why a command did not do what was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    problem: Problem,
+    // Boxed, since every result carries the room for it.
+    problem: Box<Problem>,
     cause: Option<Cause>,
 }
 
@@ -58,20 +59,18 @@ impl Failure {
         }
     }
 
-    /// Its problem, for lists of them. What was underneath becomes part of the message.
-    pub(crate) fn into_problem(mut self) -> Problem {
-        self.problem.message = self.full();
-        self.problem
+    /// Its problem. What was underneath becomes part of the message.
+    pub(crate) fn problem(&self) -> Problem {
+        Problem { message: self.full(), ..Problem::clone(&self.problem) }
     }
 
     /// Writes it to standard error: as one JSON document where JSON was asked for.
     pub(crate) fn tell(&self, console: &Console) {
         if console.json {
-            let problem = Problem { message: self.full(), ..self.problem.clone() };
-            console.note_json(&serde_json::json!({ "error": problem }));
+            console.note_json(&serde_json::json!({ "error": self.problem() }));
             return;
         }
-        console.note(self.rendered(console.colour_err, console.width_err()).trim_end());
+        console.note(self.rendered(console.err.colour, console.err.width()).trim_end());
     }
 
     fn rendered(&self, colour: bool, width: Option<usize>) -> String {
@@ -90,7 +89,7 @@ impl Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self { problem, cause: None }
+        Self { problem: Box::new(problem), cause: None }
     }
 }
 
@@ -132,7 +131,8 @@ mod tests {
         let ids = vec![String::from("k7q2mx"), String::from("k7aaaa")];
         let problem = Problem::new(ErrorCode::Ambiguous, "\"k7\" fits 2 subagents").with_ids(ids);
         let text = Failure::from(problem).because("the cause").rendered(false, Some(100));
-        for part in ["fits 2 subagents", "the cause", "Type more of it", "k7aaaa", "docs/errors/ambiguous.md"] {
+        for part in ["fits 2 subagents", "the cause", "Type more of it", "k7aaaa", "docs/errors/ambiguous.md"]
+        {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
         assert!(!text.contains('\u{1b}'));

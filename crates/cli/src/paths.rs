@@ -91,8 +91,11 @@ impl Paths {
         };
         let below_home = |rest: &str| {
             absolute(&around.home).map(|home| home.join(rest)).ok_or_else(|| {
-                Failure::new(ErrorCode::InvalidRequest, "neither SUBAGENT_HOME nor HOME names an absolute path")
-                    .hint("Set SUBAGENT_HOME to the directory where subagent may keep its data.")
+                Failure::new(
+                    ErrorCode::InvalidRequest,
+                    "neither SUBAGENT_HOME nor HOME names an absolute path",
+                )
+                .hint("Set SUBAGENT_HOME to the directory where subagent may keep its data.")
             })
         };
         let (home, data, config) = if let Some(home) = &around.subagent_home {
@@ -152,7 +155,8 @@ impl Paths {
                 Kind::StorageFull | Kind::QuotaExceeded => ErrorCode::StoreFull,
                 _ => ErrorCode::StoreFailed,
             };
-            Failure::new(code, format!("cannot make the data directory {}", self.data.display())).because(error)
+            Failure::new(code, format!("cannot make the data directory {}", self.data.display()))
+                .because(error)
         })
     }
 
@@ -173,7 +177,8 @@ impl Paths {
         for dir in &self.guarded {
             let Ok(meta) = std::fs::symlink_metadata(dir) else { continue };
             if let Some(fault) = fault(&meta, self.uid) {
-                let message = format!("the runtime directory {} {fault}; nothing in it is trusted", dir.display());
+                let message =
+                    format!("the runtime directory {} {fault}; nothing in it is trusted", dir.display());
                 return Err(Failure::new(ErrorCode::DaemonUnreachable, message).hint(
                     "Remove it if it is yours, or set XDG_RUNTIME_DIR or SUBAGENT_HOME to a directory of yours with a \
                      short path.",
@@ -365,6 +370,9 @@ mod tests {
     fn a_home_of_its_own_within_a_child_has_a_daemon_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let inner = Surroundings { subagent_socket: Some("/run/outer.sock".into()), ..around(dir.path()) };
-        assert_eq!(Paths::of(&inner).unwrap().socket, dir.path().canonicalize().unwrap().join("run/subagent.sock"));
+        assert_eq!(
+            Paths::of(&inner).unwrap().socket,
+            dir.path().canonicalize().unwrap().join("run/subagent.sock")
+        );
     }
 }

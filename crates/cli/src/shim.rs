@@ -20,7 +20,8 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
 }
 
 fn usable(path: PathBuf, how: &str) -> Result<PathBuf, Failure> {
-    let missing = |why: &str| Failure::new(ErrorCode::ShimMissing, format!("{how} {}: {why}", path.display()));
+    let missing =
+        |why: &str| Failure::new(ErrorCode::ShimMissing, format!("{how} {}: {why}", path.display()));
     match std::fs::metadata(&path) {
         Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => Ok(path),
         Ok(_) => Err(missing("it is not a program")),

@@ -49,16 +49,12 @@ impl Client {
     /// Makes the call and reads the answer. `None` for an answer without a body.
     pub(crate) async fn call<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, Problem> {
         let bound = call.wait.saturating_add(ANSWER);
-        match tokio::time::timeout(bound, self.exchange(&call)).await {
-            Ok(answer) => {
-                let (status, bytes) = answer?;
-                read(status, &bytes)
-            }
-            Err(_) => {
-                let message = format!("no answer to {} within {} s", call.path, bound.as_secs());
-                Err(Problem::new(ErrorCode::Timeout, message))
-            }
-        }
+        let Ok(answer) = tokio::time::timeout(bound, self.exchange(&call)).await else {
+            let message = format!("no answer to {} within {} s", call.path, bound.as_secs());
+            return Err(Problem::new(ErrorCode::Timeout, message));
+        };
+        let (status, bytes) = answer?;
+        read(status, &bytes)
     }
 
     async fn exchange(&self, call: &Call<'_>) -> Result<(StatusCode, Bytes), Problem> {

@@ -1,5 +1,6 @@
 //! The runtime at the other end of the socket.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,14 +13,14 @@ use subagent_model::request::{
     WaitReply,
 };
 use subagent_model::{Cursor, ErrorCode, Event, Problem, Requester, RunNumber, SubagentId, SubagentRecord};
-use subagent_runtime::{AckReply, Caller, Runtime, SpawnReply};
+use subagent_runtime::{AckReply, AckTarget, Caller, Runtime, SpawnReply};
 
 use crate::connection::{Call, body_of};
 use crate::{Client, anonymous};
 
 /// Longest part of a longer wait that one request asks for: a long wait is asked again, so that a daemon that was
 /// replaced meanwhile is found.
-const WAIT_SLICE: Duration = Duration::from_secs(60);
+const WAIT_SLICE: Duration = Duration::from_mins(1);
 
 #[derive(Deserialize)]
 struct Shown {
@@ -53,7 +54,8 @@ fn encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
         }
         out
     })
@@ -118,7 +120,7 @@ impl Runtime for Client {
             let wait = left.min(WAIT_SLICE);
             let mut path = format!("/v1/subagents/{id}/wait?ack=false&timeout_ms={}", millis(wait));
             if let Some(run) = run {
-                path.push_str(&format!("&run={run}"));
+                let _ = write!(path, "&run={run}");
             }
             let reply: WaitReply = self.call(Call { wait, ..plain(Method::POST, path, &requester) }).await?;
             left = left.saturating_sub(wait);
@@ -158,7 +160,13 @@ impl Runtime for Client {
         self.call::<Inbox>(plain(Method::GET, path, &caller.requester)).await.map(|inbox| inbox.items)
     }
 
-    async fn ack(&self, caller: &Caller, ids: Vec<SubagentId>, lazily: bool) -> Result<AckReply, Problem> {
+    async fn acknowledge(
+        &self,
+        caller: &Caller,
+        targets: Vec<AckTarget>,
+        lazily: bool,
+    ) -> Result<AckReply, Problem> {
+        let ids: Vec<_> = targets.iter().map(AckTarget::to_string).collect();
         let body = body_of(&json!({"ids": ids, "lazily": lazily}))?;
         self.call(Call { body, ..plain(Method::POST, String::from("/v1/inbox/ack"), &caller.requester) }).await
     }

@@ -1,17 +1,18 @@
 //! Telling requesters of ended runs: who is owed what, how long a carrier may hold a result, when it is tried again,
-//! and the words of a notice. The duty itself is part of the run and changes only through `run::decide`; sending is
-//! the shell's. Wake-ups are level-triggered: the question is always "is anything unconsumed", never "did something
-//! just end".
+//! and the words of a notice. The duty itself is part of the run, stays with it when the next one is opened, and changes
+//! only through `run::decide`; sending is the shell's. Wake-ups are level-triggered: the question is always "is anything
+//! unconsumed", never "did something just end". A claim is judged when it is looked at: once its time is over, the
+//! result is free for any carrier, though the claim is still written down.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use subagent_model::text::{CUT_MARK, PREVIEW_BYTES, cut_at_boundary};
 use subagent_model::{
-    BoundedText, ErrorInfo, EventKind, Mark, Requester, RunNumber, SubagentId, SubagentRecord, Timestamp,
+    BoundedText, ErrorInfo, Mark, Requester, RunNumber, SubagentId, SubagentRecord, Timestamp,
 };
 
-use crate::run::{Command, Delivery, DeliveryClaim, Phase, Refusal, Subagent, decide};
+use crate::run::{Delivery, DeliveryClaim, Subagent};
 
 /// How long a carrier may hold a result before others may try.
 pub const CLAIM_BOUND: Duration = Duration::from_secs(30);
@@ -50,23 +51,22 @@ impl Owed<'_> {
 
     /// True when a carrier may take it at `now`.
     pub fn is_free(&self, now: Timestamp) -> bool {
-        self.claim.is_none_or(|claim| claim.until <= now)
+        self.claim.is_none_or(|claim| !claim.holds(now))
     }
 }
 
-/// What `state` owes, if anything.
-pub fn owed(state: &Subagent) -> Option<Owed<'_>> {
-    let (Delivery::Owed { claim, tries }, Phase::Ended(ended)) = (&state.run.delivery, &state.run.phase)
-    else {
-        return None;
-    };
-    Some(Owed {
-        subagent: state.id,
-        run: state.run.number,
-        requester: &state.requester,
-        since: ended.completed_at,
-        tries: *tries,
-        claim: claim.as_ref(),
+/// What `state` owes, oldest run first: each ended run that its requester has not consumed.
+pub fn owed(state: &Subagent) -> impl Iterator<Item = Owed<'_>> {
+    state.duties().filter_map(|duty| {
+        let Delivery::Owed { claim, tries } = duty.delivery else { return None };
+        Some(Owed {
+            subagent: state.id,
+            run: duty.run,
+            requester: duty.requester,
+            since: duty.ended_at?,
+            tries: *tries,
+            claim: claim.as_ref(),
+        })
     })
 }
 
@@ -74,14 +74,24 @@ pub fn owed(state: &Subagent) -> Option<Owed<'_>> {
 /// restarted.
 pub fn owed_to<'a>(states: impl IntoIterator<Item = &'a Subagent>, requester: &Requester) -> Vec<Owed<'a>> {
     let mut found: Vec<_> =
-        states.into_iter().filter_map(owed).filter(|owed| owed.requester == requester).collect();
-    found.sort_by_key(|owed| (owed.since, owed.subagent));
+        states.into_iter().flat_map(owed).filter(|owed| owed.requester == requester).collect();
+    found.sort_by_key(|owed| (owed.since, owed.subagent, owed.run));
     found
 }
 
 /// True while `requester` is to be woken.
 pub fn has_unconsumed<'a>(states: impl IntoIterator<Item = &'a Subagent>, requester: &Requester) -> bool {
-    states.into_iter().filter_map(owed).any(|owed| owed.requester == requester)
+    states.into_iter().flat_map(owed).any(|owed| owed.requester == requester)
+}
+
+/// The runs that a receipt of `by` for a whole subagent stands for: every ended one that `by` has not consumed. Without
+/// any it is the current run, and the answer to a receipt for that says why.
+pub fn receipts(state: &Subagent, by: &Requester) -> Vec<RunNumber> {
+    let mut runs: Vec<_> = owed(state).filter(|owed| owed.requester == by).map(|owed| owed.run).collect();
+    if runs.is_empty() {
+        runs.push(state.run.number);
+    }
+    runs
 }
 
 /// Names a delivery: one per run.
@@ -100,23 +110,6 @@ pub fn retry_delay(tries: u32) -> Duration {
         None => Duration::ZERO,
         // 2^9 s is above the maximum.
         Some(doublings) => Duration::from_secs(1 << doublings.min(9)).min(RETRY_MAX),
-    }
-}
-
-/// Decides a delivery command that is meant for `run`. A receipt for an earlier run that comes after a resume must not
-/// consume the result of the next one: it changes nothing. A run that was never opened is refused.
-pub fn decide_for_run(
-    state: &Subagent,
-    run: RunNumber,
-    command: &Command,
-    now: Timestamp,
-) -> Result<Vec<EventKind>, Refusal> {
-    match run.cmp(&state.run.number) {
-        std::cmp::Ordering::Less => Ok(vec![]),
-        std::cmp::Ordering::Equal => decide(state, command, now),
-        std::cmp::Ordering::Greater => {
-            Err(Refusal::Illegal { command: command.name(), status: state.status() })
-        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! Which effects a state still asks for. Derived from the stored state every time, never remembered: recovery after a
 //! crash is the same computation as any other step.
+//!
+//! A carrier's claim on a result needs nothing when its time is over: it counts as none from then on
+//! ([`crate::run::DeliveryClaim::holds`]), so no timer has to look for it and nothing is written back.
 
-use subagent_model::{ActivityOn, AttemptNumber, QueueReason, Timestamp};
+use subagent_model::{ActivityOn, AttemptNumber, QueueReason, RunNumber, Timestamp};
 
-use crate::run::{Delivery, Phase, Subagent};
+use crate::delivery::owed;
+use crate::run::{Phase, Subagent};
 
 /// An effect that the state still owes. Carrying one out twice must do no harm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -30,12 +34,10 @@ pub enum Need {
     },
     /// The children must be looked at: once none is live, the run ends.
     Children,
-    /// The requester must be told.
-    Deliver,
-    /// A carrier's claim has run out.
-    ReturnClaim {
-        /// Whose.
-        carrier: String,
+    /// The requester of a run must be told, and no carrier is at it.
+    Deliver {
+        /// Which run: it may be an earlier one than the current.
+        run: RunNumber,
     },
     /// The lease has run out: somebody must take the attempt over. The node that held it knows more than that: it goes
     /// by its own [`crate::recover::plan`], and takes over from itself only what was never launched. Otherwise work that
@@ -48,6 +50,13 @@ pub enum Need {
 
 /// What `state` needs at `now`.
 pub fn needs(state: &Subagent, now: Timestamp) -> Vec<Need> {
+    let mut needs = run_needs(state, now);
+    let free = owed(state).filter(|owed| owed.is_free(now));
+    needs.extend(free.map(|owed| Need::Deliver { run: owed.run }));
+    needs
+}
+
+fn run_needs(state: &Subagent, now: Timestamp) -> Vec<Need> {
     let mut needs = Vec::new();
     if let Some(hold) = state.hold()
         && hold.lease_until <= now
@@ -74,13 +83,6 @@ pub fn needs(state: &Subagent, now: Timestamp) -> Vec<Need> {
         }
         Phase::Stopping { hold, .. } => needs.push(Need::Kill { attempt: hold.attempt }),
         Phase::Ended(_) => {}
-    }
-    match &state.run.delivery {
-        Delivery::Owed { claim: None, .. } => needs.push(Need::Deliver),
-        Delivery::Owed { claim: Some(claim), .. } if claim.until <= now => {
-            needs.push(Need::ReturnClaim { carrier: claim.carrier.clone() });
-        }
-        _ => {}
     }
     needs
 }

@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::phases::{ONE, after, claim, phases, started, stop};
+use common::phases::{ONE, after, claim, phases, receipt, resume, started, stop};
 use common::{at, completed, failed, id, owner, queued};
-use subagent_core::delivery::{decide_for_run, has_unconsumed, notice, owed, owed_to};
+use subagent_core::delivery::{has_unconsumed, notice, owed, owed_to, receipts};
+use subagent_core::need::{Need, needs};
 use subagent_core::replay;
-use subagent_core::run::{Command, Refusal, Subagent};
+use subagent_core::run::{Command, Refusal, Subagent, decide};
 use subagent_core::snapshot;
 use subagent_model::{
     BoundedText, Conclusion, ErrorCode, ErrorInfo, Mode, Outcome, Requester, RunNumber, Usage,
@@ -130,9 +131,9 @@ fn result_06_and_11_each_is_owed_its_own_until_it_is_consumed() {
     }
     let ids = |who| owed_to(&all, who).iter().map(|owed| owed.subagent).collect::<Vec<_>>();
     assert_eq!((ids(&one), ids(&two)), (vec![id(1), id(3)], vec![id(2)]));
-    let stranger = Command::Acknowledge { by: two.clone() };
+    let stranger = Command::Acknowledge { run: RunNumber(1), by: two.clone() };
     assert!(matches!(replay::step(&mut all[0], &stranger, at(7)).unwrap(), Err(Refusal::NotYours { .. })));
-    let receipt = Command::Acknowledge { by: two.clone() };
+    let receipt = Command::Acknowledge { run: RunNumber(1), by: two.clone() };
     replay::step(&mut all[1], &receipt, at(7)).unwrap().unwrap();
     assert!(has_unconsumed(&all, &one) && !has_unconsumed(&all, &two));
 }
@@ -140,41 +141,96 @@ fn result_06_and_11_each_is_owed_its_own_until_it_is_consumed() {
 #[test]
 fn result_09_every_try_has_the_same_delivery_id() {
     let mut state = ended(completed("42 lines"));
-    let first = owed(&state).unwrap().delivery_id();
-    let take = Command::ClaimDelivery { carrier: "notice".into(), until: at(60) };
+    let first = owed(&state).next().unwrap().delivery_id();
+    let take = Command::ClaimDelivery { run: RunNumber(1), carrier: "notice".into(), until: at(60) };
     replay::step(&mut state, &take, at(50)).unwrap().unwrap();
-    let again = owed(&state).unwrap();
+    let again = owed(&state).next().unwrap();
     assert_eq!((again.delivery_id(), again.tries), (first, 1));
     assert!(!again.is_free(at(59)) && again.is_free(at(60)));
+}
+
+fn end_again(state: &mut Subagent, result: &str) {
+    let attempt = state.last_attempt.next();
+    let conclusion = Box::new(completed(result));
+    for command in [claim(), Command::Conclude { attempt, conclusion, children_live: false }] {
+        replay::step(state, &command, at(20)).unwrap().unwrap();
+    }
 }
 
 #[test]
 fn result_13_a_receipt_for_an_earlier_run_does_not_consume_the_next() {
     let mut state = ended(completed("42 lines"));
-    let (first, receipt) = (RunNumber(1), Command::Acknowledge { by: owner() });
-    assert_eq!(decide_for_run(&state, first, &receipt, at(9)).unwrap().len(), 1);
-    let attempt = ONE.next();
-    let conclusion = Box::new(completed("43 lines"));
-    for command in [
-        receipt.clone(),
-        Command::Resume { prompt: common::text("again"), requester: owner() },
-        claim(),
-        Command::Conclude { attempt, conclusion, children_live: false },
-    ] {
+    for command in [receipt(1), resume()] {
         replay::step(&mut state, &command, at(9)).unwrap().unwrap();
     }
-    assert_eq!(decide_for_run(&state, first, &receipt, at(9)), Ok(vec![]));
-    assert_eq!(decide_for_run(&state, RunNumber(2), &receipt, at(9)).unwrap().len(), 1);
-    assert!(decide_for_run(&state, RunNumber(3), &receipt, at(9)).is_err());
+    end_again(&mut state, "43 lines");
+    assert_eq!(decide(&state, &receipt(1), at(9)), Ok(vec![]));
+    assert_eq!(decide(&state, &receipt(2), at(9)).unwrap().len(), 1);
+    let (given, latest) = (RunNumber(3), RunNumber(2));
+    assert_eq!(decide(&state, &receipt(3), at(9)), Err(Refusal::NoSuchRun { given, latest }));
+    assert!(decide(&state, &receipt(0), at(9)).is_err());
 }
 
-/// Open: a resume overwrites the duty of the run before it. The duty has to move to the earlier run, and receipts have
-/// to name their run in the events.
 #[test]
-#[ignore = "open: a resume of an unread subagent drops the notice of the run before"]
 fn result_13_an_unread_result_is_still_owed_after_a_resume() {
     let mut state = ended(completed("42 lines"));
-    let resume = Command::Resume { prompt: common::text("again"), requester: owner() };
+    let runs = |state: &Subagent| owed(state).map(|owed| owed.run.0).collect::<Vec<_>>();
+    let since = owed(&state).next().unwrap().since;
+    replay::step(&mut state, &resume(), at(9)).unwrap().unwrap();
+    assert_eq!(runs(&state), [1], "a live run owes nothing yet");
+    assert!(state.is_owed() && owed(&state).all(|owed| owed.since == since));
+    end_again(&mut state, "43 lines");
+    assert_eq!(runs(&state), [1, 2]);
+    assert_eq!(receipts(&state, &owner()), [RunNumber(1), RunNumber(2)]);
+    replay::step(&mut state, &receipt(2), at(30)).unwrap().unwrap();
+    assert_eq!(runs(&state), [1], "the receipt for the second run is none for the first");
+    replay::step(&mut state, &receipt(1), at(31)).unwrap().unwrap();
+    assert!(!state.is_owed());
+    assert_eq!(receipts(&state, &owner()), [RunNumber(2)], "acknowledging again does no harm");
+}
+
+#[test]
+fn result_11_and_13_each_run_belongs_to_the_one_who_asked_for_it() {
+    let (one, two) = (owner(), Requester::from("user:2000"));
+    let mut state = ended(completed("42 lines"));
+    let resume = Command::Resume { prompt: common::text("again"), requester: two.clone() };
     replay::step(&mut state, &resume, at(9)).unwrap().unwrap();
-    assert_eq!(owed(&state).map(|owed| owed.run), Some(RunNumber(1)));
+    end_again(&mut state, "43 lines");
+    let all = [state.clone()];
+    let runs = |who| owed_to(&all, who).iter().map(|owed| owed.run.0).collect::<Vec<_>>();
+    assert_eq!((runs(&one), runs(&two)), (vec![1], vec![2]));
+    assert_eq!((receipts(&state, &one), receipts(&state, &two)), (vec![RunNumber(1)], vec![RunNumber(2)]));
+    let wrong = Command::Acknowledge { run: RunNumber(1), by: two };
+    assert_eq!(decide(&state, &wrong, at(30)), Err(Refusal::NotYours { owner: one }));
+}
+
+#[test]
+fn result_21_the_notice_of_an_earlier_run_has_its_own_outcome() {
+    let mut state = ended(failed(ErrorCode::Crashed));
+    let before = snapshot::record(&state);
+    replay::step(&mut state, &resume(), at(9)).unwrap().unwrap();
+    let record = snapshot::record_of_run(&state, RunNumber(1)).unwrap();
+    assert_eq!(notice(&record), notice(&before));
+    assert_eq!((record.node.as_ref(), record.attempts.len(), record.earlier_runs.len()), (None, 1, 0));
+    end_again(&mut state, "43 lines");
+    let text = notice(&snapshot::record_of_run(&state, RunNumber(1)).unwrap());
+    assert!(text.contains("run=\"1\" status=\"error\"") && !text.contains("43 lines"), "{text}");
+}
+
+/// RESULT-08: nobody has to take back a claim whose time is over.
+#[test]
+fn result_08_a_claim_ends_by_itself_and_a_late_carrier_gives_nothing_back() {
+    let mut state = ended(completed("42 lines"));
+    replay::step(&mut state, &resume(), at(9)).unwrap().unwrap();
+    let run = RunNumber(1);
+    let take = |carrier: &str, until| Command::ClaimDelivery { run, carrier: carrier.into(), until: at(until) };
+    let back = |carrier: &str| Command::ReturnDelivery { run, carrier: carrier.into(), reason: "late".into() };
+    let deliver = Need::Deliver { run };
+    replay::step(&mut state, &take("wait", 60), at(50)).unwrap().unwrap();
+    assert!(matches!(decide(&state, &take("notice", 90), at(59)), Err(Refusal::Claimed { .. })));
+    assert!(!needs(&state, at(59)).contains(&deliver) && needs(&state, at(60)).contains(&deliver));
+    replay::step(&mut state, &take("notice", 90), at(60)).unwrap().unwrap();
+    assert_eq!(decide(&state, &back("wait"), at(61)), Ok(vec![]), "the claim is another's by now");
+    replay::step(&mut state, &back("notice"), at(62)).unwrap().unwrap();
+    assert!(needs(&state, at(62)).contains(&deliver));
 }

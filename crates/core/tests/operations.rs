@@ -7,18 +7,18 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
-use common::phases::{ONE, claim, conclude, phases, started, stop};
-use common::{at, completed, failed, owner, queued, text};
+use common::phases::{ONE, claim, conclude, phases, receipt, resume, started, stop};
+use common::{at, completed, failed, owner, queued};
 use subagent_core::delivery;
 use subagent_core::run::{Command, Delivery, Phase, Refusal, Subagent, decide};
 use subagent_core::snapshot;
 use subagent_model::{
     AttemptNumber, Conclusion, ErrorCode, EventKind, Limit, Mode, NodeId, Outcome, QueueReason, Requester,
-    Status,
+    RunNumber, Status,
 };
 
 fn operations() -> Vec<(&'static str, Command)> {
-    let two = AttemptNumber(2);
+    let (one, two) = (RunNumber(1), AttemptNumber(2));
     let requeue = |max_attempts| Command::Requeue {
         attempt: ONE,
         reason: "no start".into(),
@@ -28,11 +28,18 @@ fn operations() -> Vec<(&'static str, Command)> {
     };
     vec![
         ("stop", stop()),
-        ("resume", Command::Resume { prompt: text("go on"), requester: owner() }),
-        ("acknowledge", Command::Acknowledge { by: owner() }),
-        ("acknowledge, not the owner", Command::Acknowledge { by: Requester::from("user:2000") }),
-        ("claim delivery", Command::ClaimDelivery { carrier: "wait".into(), until: at(90) }),
-        ("return delivery", Command::ReturnDelivery { carrier: "wait".into(), reason: "it failed".into() }),
+        ("resume", resume()),
+        ("acknowledge", receipt(1)),
+        (
+            "acknowledge, not the owner",
+            Command::Acknowledge { run: one, by: Requester::from("user:2000") },
+        ),
+        ("acknowledge, the second run", receipt(2)),
+        ("claim delivery", Command::ClaimDelivery { run: one, carrier: "wait".into(), until: at(90) }),
+        (
+            "return delivery",
+            Command::ReturnDelivery { run: one, carrier: "wait".into(), reason: "it failed".into() },
+        ),
         ("claim", claim()),
         ("renew", Command::Renew { attempt: ONE, lease_until: at(200) }),
         (
@@ -60,6 +67,7 @@ fn answer(state: &Subagent, command: &Command, second: i64) -> String {
             Refusal::Stale { .. } => "stale",
             Refusal::Lease { .. } => "lease",
             Refusal::StillRunning => "still_running",
+            Refusal::NoSuchRun { .. } => "no_such_run",
             Refusal::NotYours { .. } => "not_yours",
             Refusal::Claimed { .. } => "claimed",
         }
@@ -178,18 +186,18 @@ fn explored(state: &Subagent) -> Vec<(Command, i64)> {
 }
 
 /// What tells two states of the exploration apart.
-fn key(state: &Subagent) -> (Status, Option<Status>, bool, u32, usize, bool, u8, bool) {
+fn key(state: &Subagent) -> (Status, Option<Status>, bool, u32, usize, bool, Vec<u8>, bool) {
     let held = match &state.run.phase {
         Phase::Waiting { held: Some(held), .. } => Some(held.outcome.status()),
         _ => None,
     };
-    let delivery = match &state.run.delivery {
+    let delivery = state.duties().map(|duty| match duty.delivery {
         Delivery::NotYet => 0,
         Delivery::NotOwed => 1,
         Delivery::Owed { claim: None, .. } => 2,
         Delivery::Owed { .. } => 3,
         Delivery::Consumed { .. } => 4,
-    };
+    });
     (
         state.status(),
         held,
@@ -197,7 +205,7 @@ fn key(state: &Subagent) -> (Status, Option<Status>, bool, u32, usize, bool, u8,
         state.run.number.0,
         state.run.attempts.len(),
         state.run.attempts.last().is_some_and(|facts| facts.started_at.is_some()),
-        delivery,
+        delivery.collect(),
         matches!(state.run.phase, Phase::Queued { reason: QueueReason::Retry { .. }, .. }),
     )
 }

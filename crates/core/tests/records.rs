@@ -12,11 +12,11 @@ use common::{at, completed, owner, text};
 use subagent_core::replay;
 use subagent_core::run::{Command, Subagent};
 use subagent_core::snapshot;
-use subagent_model::{Conclusion, ExitFacts, Mark, Mode, ProcessIdentity, Status, SubagentRecord, Usage};
+use subagent_model::{Conclusion, ExitFacts, Mark, Mode, ProcessIdentity, Quality, Status, SubagentRecord, Usage};
 
 /// In every record.
 const ALWAYS: &str = "id handle type description provider mode is_background status run attempt root depth \
-    requested_by created_at updated_at turn_count tool_uses compaction_count cwd tier consumed durable";
+    requested_by created_at accepted_at updated_at turn_count tool_uses compaction_count cwd tier consumed durable";
 
 /// What must not be in a record, by class: whoever adds one of these must first change the rules of admission.
 const DECLINED: [(&str, &str); 5] = [
@@ -153,6 +153,28 @@ fn rec_04_accepted_started_stop_asked_and_ended_are_separate_times() {
     assert_eq!(record.started_at, Some(at(2)));
     assert_eq!(record.stop.unwrap().at, at(3));
     assert_eq!(record.updated_at, at(4));
+    let record = snapshot::record(&resumed());
+    assert_eq!((record.created_at, record.accepted_at), (at(0), at(10)), "each run is accepted");
+    assert_eq!(record.earlier_runs[0].accepted_at, at(0));
+}
+
+#[test]
+fn rec_04_a_renewed_lease_is_no_change() {
+    let mut state = state("running");
+    let before = snapshot::record(&state);
+    let renew = Command::Renew { attempt: ONE, lease_until: at(200) };
+    assert_eq!(replay::step(&mut state, &renew, at(50)).unwrap().unwrap().len(), 1);
+    assert_eq!(snapshot::record(&state), before);
+}
+
+/// PROC-03: a command line may hold secrets.
+#[test]
+fn proc_03_a_blank_prompt_is_described_by_the_name_of_the_program_only() {
+    let mut state = state("running");
+    state.run.prompt = text(" \n ");
+    assert_eq!(snapshot::record(&state).description, "wc");
+    std::sync::Arc::make_mut(&mut state.spec).exec = None;
+    assert_eq!(snapshot::record(&state).description, "");
 }
 
 #[test]
@@ -185,6 +207,7 @@ fn rec_05_every_attempt_and_every_earlier_run_is_listed() {
     assert_eq!((earlier.run.0, earlier.outcome.status()), (1, Status::Completed));
     assert_eq!(earlier.result.as_ref().unwrap().preview, "42 lines");
     assert_eq!(earlier.attempts.len(), 1);
+    assert_eq!((&earlier.requested_by, earlier.consumed, earlier.quality), (&owner(), false, Quality::Ok));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use common::{at, birth, completed, owner};
 use subagent_core::need::Need;
 use subagent_core::replay::{Player, ReplayError, Sequence, Step, VERSION};
 use subagent_core::run::{Command, Phase, Refusal};
-use subagent_model::{AttemptNumber, Cause, EventKind, Mark, Mode, NodeId, Outcome, Status};
+use subagent_model::{AttemptNumber, Cause, EventKind, Mark, Mode, NodeId, Outcome, RunNumber, Status};
 
 const STOP_RACE: &str = include_str!("../../../fixtures/replay/v1-stop-race.json");
 
@@ -29,8 +29,8 @@ fn stop_race() -> Sequence {
         (5, conclude.clone()),
         (6, conclude),
         (7, Command::Started { attempt: AttemptNumber(2), process: None }),
-        (8, Command::Acknowledge { by: "user:2000".into() }),
-        (9, Command::Acknowledge { by: owner() }),
+        (8, Command::Acknowledge { run: RunNumber(1), by: "user:2000".into() }),
+        (9, Command::Acknowledge { run: RunNumber(1), by: owner() }),
     ]
     .map(|(second, command)| Step { at: at(second), command })
     .into();
@@ -75,7 +75,7 @@ fn sm_02_the_committed_stop_race_plays_and_ends_as_stopped() {
         ]
     );
     assert_eq!(steps[2].needs, [Need::Kill { attempt: AttemptNumber(1) }]);
-    assert_eq!(steps[4].needs, [Need::Deliver]);
+    assert_eq!(steps[4].needs, [Need::Deliver { run: RunNumber(1) }]);
     assert!(matches!(steps[6].decision, Err(Refusal::Stale { .. })));
     let end = &steps[8].state;
     let Phase::Ended(ended) = &end.run.phase else { panic!("it has not ended") };

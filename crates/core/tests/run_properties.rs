@@ -17,11 +17,15 @@ use subagent_core::run::{Command, Phase, Subagent, fold};
 use subagent_core::snapshot;
 use subagent_model::{
     AttemptNumber, Cause, Conclusion, Cursor, ErrorCode, Event, EventKind, Limit, Mode, NodeId, Outcome,
-    Requester, StopInfo, Timestamp, Usage,
+    Requester, RunNumber, StopInfo, Timestamp, Usage,
 };
 
 fn attempts() -> impl Strategy<Value = AttemptNumber> {
     (0_u32..6).prop_map(AttemptNumber)
+}
+
+fn runs() -> impl Strategy<Value = RunNumber> {
+    prop_oneof![4 => Just(1), 3 => Just(2), 1 => Just(3)].prop_map(RunNumber)
 }
 
 fn times() -> impl Strategy<Value = Timestamp> {
@@ -92,9 +96,11 @@ fn commands() -> impl Strategy<Value = Command> {
         1 => Just(Command::ChildrenEnded),
         1 => requesters().prop_map(|who| Command::Stop { actor: who.0, cause: Cause::Requested }),
         2 => requesters().prop_map(|requester| Command::Resume { prompt: text("go on"), requester }),
-        1 => (carrier(), times()).prop_map(|(carrier, until)| Command::ClaimDelivery { carrier, until }),
-        1 => carrier().prop_map(|carrier| Command::ReturnDelivery { carrier, reason: "it failed".into() }),
-        1 => requesters().prop_map(|by| Command::Acknowledge { by }),
+        1 => (runs(), carrier(), times())
+            .prop_map(|(run, carrier, until)| Command::ClaimDelivery { run, carrier, until }),
+        1 => (runs(), carrier())
+            .prop_map(|(run, carrier)| Command::ReturnDelivery { run, carrier, reason: "it failed".into() }),
+        1 => (runs(), requesters()).prop_map(|(run, by)| Command::Acknowledge { run, by }),
     ]
 }
 
@@ -324,10 +330,16 @@ fn a_record_can_be_made_of_every_state_and_quality_stands_on_final_ones() {
             prop_assert_eq!(record.status.is_final(), record.quality.is_some());
             prop_assert_eq!(record.status.is_final(), record.completed_at.is_some());
             prop_assert_eq!(record.status, after.status());
-            // Nothing is needed only once the end is told, or while a carrier is at it.
-            let told = after.is_ended() && delivery::owed(after).is_none_or(|owed| !owed.is_free(step.at));
+            // Nothing is needed only once the ends of all runs are told, or while carriers are at them.
+            let told = after.is_ended() && !delivery::owed(after).any(|owed| owed.is_free(step.at));
             prop_assert_eq!(told, needs(after, step.at).is_empty());
             prop_assert!(!delivery::notice(&record).is_empty());
+            for duty in after.duties() {
+                let of_run = snapshot::record_of_run(after, duty.run).unwrap();
+                prop_assert_eq!((of_run.run, &of_run.requested_by), (duty.run, duty.requester));
+                prop_assert_eq!(of_run.status.is_final(), duty.ended_at.is_some());
+            }
+            prop_assert_eq!(snapshot::record_of_run(after, after.run.number.next()), None);
             Ok(())
         })
     });
@@ -353,6 +365,23 @@ fn sm_06_a_fact_that_cannot_follow_changes_nothing() {
             }
         }
         Ok(())
+    });
+}
+
+/// RESULT-11, RESULT-13: what one run owes is never touched by another run, by a receipt for another, or by anyone else.
+#[test]
+fn result_13_each_run_is_owed_until_its_own_requester_has_consumed_it() {
+    check("duties", |sequence| {
+        walk(sequence, |step, before, _, after| {
+            for owed in delivery::owed(before) {
+                let now = after.duty(owed.run).unwrap();
+                prop_assert_eq!((now.requester, now.ended_at), (owed.requester, Some(owed.since)));
+                let receipt = matches!(&step.command, Command::Acknowledge { run, by }
+                    if *run == owed.run && by == owed.requester);
+                prop_assert_eq!(now.is_owed(), !receipt);
+            }
+            Ok(())
+        })
     });
 }
 

@@ -31,6 +31,10 @@ pub struct Event {
 }
 
 /// What happened.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one event at a time is decided, written and dropped; boxes would cost more than the room"
+)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
@@ -161,20 +165,26 @@ pub enum EventKind {
         /// What it was, in one line.
         what: String,
     },
-    /// A carrier took the undelivered result for a bounded time.
+    /// A carrier took the undelivered result of a run for a bounded time.
     DeliveryClaimed {
+        /// Of which run: it may be an earlier one than the current.
+        of_run: RunNumber,
         /// Which carrier.
         carrier: String,
         /// Until when.
         until: Timestamp,
     },
-    /// The carrier failed or was too slow: the result is up for delivery again.
+    /// The carrier failed: the result is up for delivery again. A claim whose time is over needs no such event.
     DeliveryReturned {
+        /// Of which run: it may be an earlier one than the current.
+        of_run: RunNumber,
         /// Why.
         reason: String,
     },
-    /// The requester has consumed the result.
+    /// The requester of a run has consumed its result.
     Acknowledged {
+        /// Of which run: it may be an earlier one than the current.
+        of_run: RunNumber,
         /// Who acknowledged.
         by: Requester,
     },
@@ -200,6 +210,16 @@ impl EventKind {
             Self::DeliveryClaimed { .. } => "delivery_claimed",
             Self::DeliveryReturned { .. } => "delivery_returned",
             Self::Acknowledged { .. } => "acknowledged",
+        }
+    }
+
+    /// The run that the fact names by itself, because it may be another than the current one.
+    pub fn of_run(&self) -> Option<RunNumber> {
+        match self {
+            Self::DeliveryClaimed { of_run, .. }
+            | Self::DeliveryReturned { of_run, .. }
+            | Self::Acknowledged { of_run, .. } => Some(*of_run),
+            _ => None,
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct SubagentRecord {
     /// Agent type.
     #[serde(rename = "type")]
     pub agent_type: String,
-    /// What it is about: as given, else the beginning of the prompt.
+    /// What it is about: as given, else the beginning of the prompt, else the name of the program.
     pub description: String,
     /// How it is driven.
     pub provider: String,
@@ -56,6 +56,8 @@ pub struct SubagentRecord {
     pub requested_by: Requester,
     /// When it was accepted.
     pub created_at: Timestamp,
+    /// When the current run was accepted.
+    pub accepted_at: Timestamp,
     /// When its process began, in the current run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -65,7 +67,7 @@ pub struct SubagentRecord {
     /// When the child had really ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exited_at: Option<Timestamp>,
-    /// Time of the last change.
+    /// Time of the last change. A renewed lease is none.
     pub updated_at: Timestamp,
     /// The result, or what there is of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,10 +130,18 @@ pub struct SubagentRecord {
 pub struct RunRecord {
     /// Its number.
     pub run: RunNumber,
+    /// Who asked for it; gets its result.
+    pub requested_by: Requester,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
     /// How it ended.
     pub outcome: Outcome,
     /// When.
     pub completed_at: Timestamp,
+    /// How far its end can be trusted.
+    pub quality: Quality,
+    /// True once its requester has consumed its result.
+    pub consumed: bool,
     /// Its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<BoundedText>,

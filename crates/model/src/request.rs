@@ -6,7 +6,7 @@ use camino::Utf8PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AttemptKey, Cursor, RunNumber, SubagentId};
+use crate::ids::{Cursor, RunNumber, SubagentId};
 use crate::outcome::{Cause, Status};
 use crate::record::SubagentRecord;
 use crate::spec::{ExecSpec, Mode};
@@ -166,7 +166,7 @@ pub struct StopReply {
 /// What a wait saw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitReply {
-    /// The subagent as it stands.
+    /// The subagent as it stands; when a later run was opened meanwhile, as the run that was waited for left it.
     pub record: SubagentRecord,
     /// True when the run that was waited for has ended; false when the time ran out.
     pub ended: bool,
@@ -177,6 +177,8 @@ pub struct WaitReply {
 /// A part of a result or prompt of any size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TextPart {
+    /// The run it is of.
+    pub run: RunNumber,
     /// The part; cut at character boundaries.
     pub text: String,
     /// Byte offset of the part.
@@ -191,13 +193,15 @@ pub struct TextPart {
 /// One ended run that its requester has not consumed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InboxItem {
-    /// Stable over redelivery.
+    /// Stable over redelivery: `SUBAGENT.RUN`. Acknowledging this name consumes this run and no other.
     pub delivery_id: String,
+    /// The run; it may be an earlier one than the current.
+    pub run: RunNumber,
     /// The requester it is addressed to.
     pub requester: String,
     /// How many carriers have claimed it so far.
     pub tries: u32,
-    /// The subagent with the outcome of the run.
+    /// The subagent as this run left it: outcome, result, marks, times and requester are those of the run.
     pub record: SubagentRecord,
 }
 
@@ -287,9 +291,4 @@ pub struct WaitOptions {
     /// At most this long, in milliseconds; 30 s when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-}
-
-/// Where an attempt keeps its files, relative to the data directory.
-pub fn attempt_dir_name(key: AttemptKey) -> String {
-    format!("{}.{}", key.run, key.attempt)
 }

@@ -5,6 +5,7 @@
 //! it printed; anything else is an error whatever it printed, with the output kept as partial.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use subagent_model::text::tail_at_boundary;
@@ -136,16 +137,14 @@ impl Provider for Exec {
         }
         let quality = match (completed, end.stdout_omitted > 0 || end.incomplete.is_some()) {
             (true, false) => Quality::Ok,
-            (true, true) => Quality::Partial,
             (false, _) if marks.contains(&Mark::NoOutput) => Quality::Unverified,
-            (false, _) => Quality::Partial,
+            _ => Quality::Partial,
         };
-        let (result, whole) = match completed || !marks.contains(&Mark::NoOutput) {
-            true => {
-                let (result, whole) = bound(text);
-                (Some(result), whole)
-            }
-            false => (None, None),
+        let (result, whole) = if completed || !marks.contains(&Mark::NoOutput) {
+            let (result, whole) = bound(text);
+            (Some(result), whole)
+        } else {
+            (None, None)
         };
         Verdict { conclusion: Conclusion { outcome, result, marks, quality, exit: Some(end.exit) }, whole }
     }
@@ -155,7 +154,8 @@ impl Provider for Exec {
 fn whole_output(end: &ProcessEnd) -> String {
     let mut text = String::from_utf8_lossy(&end.stdout_head).into_owned();
     if end.stdout_omitted > 0 {
-        text.push_str(&format!("\n[... {} bytes left out ...]\n", end.stdout_omitted));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n[... {} bytes left out ...]\n", end.stdout_omitted);
     }
     text.push_str(&String::from_utf8_lossy(&end.stdout_tail));
     text
@@ -172,7 +172,7 @@ fn pick(from: &ResultFrom, output: &str) -> Result<String, String> {
             let value = output
                 .lines()
                 .rev()
-                .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok().filter(|v| v.is_object()))
+                .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok().filter(serde_json::Value::is_object))
                 .or_else(|| serde_json::from_str(output).ok())
                 .ok_or("no line of its output is a JSON object")?;
             match value.pointer(pointer) {
@@ -219,7 +219,7 @@ fn error(end: &ProcessEnd, code: ErrorCode, message: String) -> Outcome {
     let cut = if tail.len() < stderr.trim_end().len() { "[...] " } else { "" };
     let mut detail = format!("{cut}{tail}");
     if let Some(incomplete) = &end.incomplete {
-        detail.push_str(&format!("\n({incomplete})"));
+        let _ = write!(detail, "\n({incomplete})");
     }
     Outcome::Error {
         error: ErrorInfo {

@@ -15,6 +15,7 @@ pub enum Steering {
 }
 
 /// The abilities of a provider.
+#[expect(clippy::struct_excessive_bools, reason = "each is an ability of its own, and none excludes another")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Messages to a running child.

@@ -1,5 +1,6 @@
 //! What an attempt came to, and texts of any size made fit to travel.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -33,6 +34,10 @@ pub fn bound(text: String) -> (BoundedText, Option<Arc<str>>) {
     if let Some(whole) = BoundedText::whole(&text) {
         return (whole, None);
     }
-    let digest = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = Sha256::digest(text.as_bytes()).iter().fold(String::with_capacity(64), |mut digest, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(digest, "{byte:02x}");
+        digest
+    });
     (BoundedText::cut(&text, digest), Some(Arc::from(text)))
 }

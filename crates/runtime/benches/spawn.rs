@@ -40,7 +40,7 @@ fn world() -> World {
             graces: Graces::default(),
             child_env: BTreeMap::new(),
             log_limit: 1 << 20,
-            lease: Duration::from_secs(600),
+            lease: Duration::from_mins(10),
             version: String::from("bench"),
         };
         let registry = Registry::default().with(Exec).with(Scripted::default());

@@ -8,5 +8,5 @@ mod engine;
 mod runtime;
 
 pub use engine::{Engine, EngineConfig, Graces, Shutdown, StartError};
-pub use runtime::{AckReply, Caller, Runtime, SpawnReply};
+pub use runtime::{AckReply, AckTarget, Caller, Runtime, SpawnReply};
 pub use subagent_core::admission::Limits;

@@ -28,6 +28,25 @@ pub struct SpawnReply {
     pub existing: bool,
 }
 
+/// Whose result is consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AckTarget {
+    /// The subagent.
+    pub id: SubagentId,
+    /// Which run; when absent, every ended run of it that is addressed to the caller and not consumed.
+    pub run: Option<RunNumber>,
+}
+
+/// The name that a door is told it by: `SUBAGENT`, or `SUBAGENT.RUN` as a delivery is named.
+impl std::fmt::Display for AckTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.run {
+            Some(run) => write!(f, "{}.{run}", self.id),
+            None => write!(f, "{}", self.id),
+        }
+    }
+}
+
 /// What an acknowledgement did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AckReply {
@@ -80,7 +99,30 @@ pub trait Runtime: Send + Sync + 'static {
     async fn inbox(&self, caller: &Caller, limit: u32) -> Result<Vec<InboxItem>, Problem>;
 
     /// Marks results as consumed. With `lazily`, returns before that is on disk.
-    async fn ack(&self, caller: &Caller, ids: Vec<SubagentId>, lazily: bool) -> Result<AckReply, Problem>;
+    async fn acknowledge(
+        &self,
+        caller: &Caller,
+        targets: Vec<AckTarget>,
+        lazily: bool,
+    ) -> Result<AckReply, Problem>;
+
+    /// Marks everything of these subagents as consumed that is addressed to the caller. Whoever has read one run uses
+    /// [`Self::ack_run`]: by now another may have ended that nobody has seen.
+    async fn ack(&self, caller: &Caller, ids: Vec<SubagentId>, lazily: bool) -> Result<AckReply, Problem> {
+        let targets = ids.into_iter().map(|id| AckTarget { id, run: None }).collect();
+        self.acknowledge(caller, targets, lazily).await
+    }
+
+    /// Marks the result of one run as consumed, and of no other.
+    async fn ack_run(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        run: RunNumber,
+        lazily: bool,
+    ) -> Result<AckReply, Problem> {
+        self.acknowledge(caller, vec![AckTarget { id, run: Some(run) }], lazily).await
+    }
 
     /// Durable events after a position. With `wait`, does not return empty before that time.
     async fn events(&self, after: Cursor, limit: u32, wait: Option<Duration>) -> Result<Vec<Event>, Problem>;

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use subagent_model::request::{ListFilter, SpawnRequest, StopRequest, WaitOptions};
 use subagent_model::{
-    Cursor, ErrorCode, ExecSpec, Mark, Mode, PromptVia, Quality, Requester, ResultFrom, Status, SubagentId,
+    Cursor, ErrorCode, ExecSpec, Mark, Mode, Outcome, PromptVia, Quality, Requester, ResultFrom, RunNumber,
+    Status, SubagentId,
 };
 use subagent_process::{Containment, LauncherConfig, PoolConfig, ShimLauncher, ShimPool};
 use subagent_provider::{Registry, Scripted};
 use subagent_provider_cli::Exec;
 use subagent_runtime::{Caller, Engine, EngineConfig, Graces, Limits, Runtime, Shutdown};
-use subagent_store::MemoryStore;
+use subagent_store::conformance::Samples;
+use subagent_store::{MemoryStore, Store};
 use subagent_testkit::{shim_program, until_async};
 
 struct World {
@@ -31,7 +33,7 @@ fn config(dir: &Path, limits: Limits) -> EngineConfig {
         graces: Graces { term: Duration::from_millis(300), kill: Duration::from_secs(3) },
         child_env: BTreeMap::new(),
         log_limit: 1 << 20,
-        lease: Duration::from_secs(60),
+        lease: Duration::from_mins(1),
         version: String::from("test"),
     }
 }
@@ -58,7 +60,7 @@ async fn world(limits: Limits) -> World {
 
 async fn start(dir: &tempfile::TempDir, fake: &Scripted, store: &Arc<MemoryStore>, limits: Limits) -> Engine {
     let registry = Registry::default().with(Exec).with(fake.clone());
-    let store = Arc::clone(store) as Arc<dyn subagent_store::Store>;
+    let store = Arc::clone(store) as Arc<dyn Store>;
     Engine::start(config(dir.path(), limits), store, registry, Some(pool(dir.path()))).await.unwrap()
 }
 
@@ -302,6 +304,46 @@ async fn result_11_only_the_requester_can_consume() {
     assert_eq!((reply.acknowledged, reply.unconsumed), (vec![id], 0));
     let again = world.engine.ack(&me(), vec![id], false).await.unwrap();
     assert_eq!(again.acknowledged, [id], "acknowledging twice does no harm");
+}
+
+/// Two ended runs of one subagent, both unread. Written by hand: nothing of the engine resumes yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn result_13_every_run_is_told_and_consumed_by_itself() {
+    let World { engine, store, .. } = &world(Limits::default()).await;
+    let mut samples = Samples::default();
+    let first = Samples::commit(&**store, samples.birth());
+    let (id, one, two) = (first.id, RunNumber(1), RunNumber(2));
+    let caller = Caller { requester: first.requester.clone() };
+    let ended = samples.end(&**store, &first, Outcome::Completed);
+    let resumed = samples.run(&**store, &ended, &Samples::resume(&first.requester));
+    let told = || async {
+        let inbox = engine.inbox(&caller, 10).await.unwrap();
+        inbox.iter().map(|item| (item.delivery_id.clone(), item.record.status)).collect::<Vec<_>>()
+    };
+    let (first, second) = (format!("{id}.1"), format!("{id}.2"));
+    assert_eq!(told().await, [(first.clone(), Status::Completed)], "a resume drops nothing");
+    let ended = samples.end(&**store, &resumed, Samples::failure());
+    assert_eq!(told().await, [(first.clone(), Status::Completed), (second, Status::Error)]);
+    // Each run by itself: a wait, a result.
+    let options = WaitOptions { run: Some(one), timeout_ms: Some(0) };
+    let waited = engine.wait(id, options).await.unwrap();
+    assert!(waited.ended && waited.run == one);
+    assert_eq!((waited.record.status, waited.record.run), (Status::Completed, one));
+    assert_eq!(engine.result(id, None, 0, 100).await.unwrap().run, two);
+    assert_eq!(engine.result(id, Some(one), 0, 100).await.unwrap().run, one);
+    assert_eq!(engine.result(id, Some(RunNumber(3)), 0, 100).await.unwrap_err().code, ErrorCode::NotFound);
+    // The receipt for one is none for the other.
+    let reply = engine.ack_run(&caller, id, two, false).await.unwrap();
+    assert_eq!((reply.acknowledged, reply.unconsumed), (vec![id], 1));
+    assert_eq!(told().await, [(first, Status::Completed)]);
+    let wrong = engine.ack_run(&caller, id, RunNumber(3), false).await.unwrap();
+    assert_eq!((wrong.refused[0].code, wrong.unconsumed), (ErrorCode::NotFound, 1));
+    // The whole subagent: whatever is left, and again without harm.
+    for _ in 0..2 {
+        let reply = engine.ack(&caller, vec![id], false).await.unwrap();
+        assert_eq!((reply.acknowledged, reply.unconsumed), (vec![id], 0));
+    }
+    assert!(told().await.is_empty() && store.get(id).unwrap().unwrap().revision > ended.revision);
 }
 
 #[tokio::test(flavor = "multi_thread")]

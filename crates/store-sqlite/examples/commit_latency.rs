@@ -138,7 +138,7 @@ fn lives(dir: &Path) {
                 0 => samples.step(state, &Samples::claim()),
                 1 => samples.step(state, &Command::Started { attempt, process: None }),
                 2 => samples.step(state, &Samples::conclude(attempt, Outcome::Completed, &"x".repeat(300))),
-                3 => samples.step(state, &Command::Acknowledge { by: state.requester.clone() }),
+                3 => samples.step(state, &Samples::receipt(state)),
                 _ => step,
             };
         }
@@ -168,7 +168,7 @@ fn reads(dir: &Path, records: u64) {
             let attempt = claim.state.last_attempt;
             let outcome = if rare { Samples::failure() } else { Outcome::Completed };
             let end = samples.step(&claim.state, &Samples::conclude(attempt, outcome, &"x".repeat(300)));
-            let done = samples.step(&end.state, &Command::Acknowledge { by: end.state.requester.clone() });
+            let done = samples.step(&end.state, &Samples::receipt(&end.state));
             handles.push((born.state.id, born.state.handle.clone()));
             batch.extend([born, claim, end, done]);
         }

@@ -174,10 +174,11 @@ impl Maker<'_> {
         self.samples.end(self.store, &detached, Outcome::Completed);
         let state = self.born(|birth| birth);
         let ended = self.samples.end(self.store, &state, Outcome::Completed);
-        let claim = Command::ClaimDelivery { carrier: String::from("sse"), until: Timestamp::never() };
+        let (run, carrier) = (ended.run.number, String::from("sse"));
+        let claim =
+            Command::ClaimDelivery { run, carrier: carrier.clone(), until: Timestamp::never() };
         let claimed = self.run(&ended, &claim);
-        let back =
-            Command::ReturnDelivery { carrier: String::from("sse"), reason: String::from("it hung up") };
+        let back = Command::ReturnDelivery { run, carrier, reason: String::from("it hung up") };
         let returned = self.run(&claimed, &back);
         self.samples.acknowledge(self.store, &returned);
     }
@@ -195,8 +196,14 @@ impl Maker<'_> {
         let state = self.born(|birth| birth.with_key(key));
         let ended = self.samples.end(self.store, &state, Outcome::Completed);
         let consumed = self.samples.acknowledge(self.store, &ended);
-        let prompt = BoundedText::whole("and now the rest").unwrap();
-        self.run(&consumed, &Command::Resume { prompt, requester: Requester::from("someone else") });
+        let you = Requester::from("someone else");
+        self.run(&consumed, &Samples::resume(&you));
+        // One whose first two runs are unread: of the requester, and of someone else; the third is live.
+        let state = self.born(|birth| birth);
+        let ended = self.samples.end(self.store, &state, Outcome::Completed);
+        let resumed = self.run(&ended, &Samples::resume(&you));
+        let ended = self.samples.end(self.store, &resumed, Samples::failure());
+        self.run(&ended, &Samples::resume(&state.requester));
     }
 
     fn long_texts(&mut self) {

@@ -11,7 +11,7 @@ use subagent_store::DamagedRow;
 use uuid::Uuid;
 
 /// The columns that [`record`] reads, in its order.
-pub(crate) const RECORD: &str = "id, revision, owed, requester, state";
+pub(crate) const RECORD: &str = "id, revision, state";
 
 /// The columns that [`event`] reads, in its order.
 pub(crate) const EVENT: &str = "seq, id, run, at, kind";
@@ -19,7 +19,7 @@ pub(crate) const EVENT: &str = "seq, id, run, at, kind";
 /// A record as far as it can be read.
 pub(crate) enum Decoded {
     Sound(Arc<Subagent>),
-    Damaged { row: DamagedRow, id: Option<SubagentId>, owed_to: Option<String> },
+    Damaged { row: DamagedRow, id: Option<SubagentId> },
 }
 
 /// The bytes of an id.
@@ -45,7 +45,7 @@ pub(crate) fn ended_at(state: &Subagent) -> Option<i64> {
 pub(crate) fn record(row: &Row<'_>) -> rusqlite::Result<Decoded> {
     let id = id_at(row, 0);
     let revision = row.get_ref(1)?;
-    let state = match (&id, row.get_ref(4)?) {
+    let state = match (&id, row.get_ref(2)?) {
         (Err(_), _) => Err(String::from("its id is no id")),
         (Ok(id), ValueRef::Text(json)) => sound(*id, revision, json),
         (Ok(_), other) => Err(format!("its state is {:?}, not text", other.data_type())),
@@ -53,13 +53,8 @@ pub(crate) fn record(row: &Row<'_>) -> rusqlite::Result<Decoded> {
     Ok(match state {
         Ok(state) => Decoded::Sound(Arc::new(state)),
         Err(reason) => {
-            let owed = row.get::<_, i64>(2).is_ok_and(|owed| owed == 1);
             let told = id.as_ref().map_or_else(|_| raw(row, 0), |id| Ok(id.to_string()))?;
-            Decoded::Damaged {
-                row: DamagedRow { id: told, reason },
-                id: id.ok(),
-                owed_to: if owed { row.get(3).ok() } else { None },
-            }
+            Decoded::Damaged { row: DamagedRow { id: told, reason }, id: id.ok() }
         }
     })
 }

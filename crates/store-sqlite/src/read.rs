@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Params, params};
+use rusqlite::{Connection, Params, params};
 use subagent_core::run::Subagent;
-use subagent_model::{Cursor, Event, Handle, Requester, RunNumber, SubagentId};
-use subagent_store::{ContentKind, ContentPart, DamagedRow, LivePage, Resolved, prefix};
+use subagent_model::{Cursor, Event, Handle, Requester, RunNumber, SubagentId, Timestamp};
+use subagent_store::{ContentKind, ContentPart, DamagedRow, LivePage, OwedRun, Place, Resolved, prefix};
 use uuid::Uuid;
 
 use crate::codec::{self, Decoded, EVENT, RECORD, id_at, id_bytes};
@@ -74,37 +74,32 @@ pub(crate) fn owed(
     connection: &Connection,
     quarantine: &Quarantine,
     requester: Option<&Requester>,
-    after: Option<SubagentId>,
+    mut after: Option<Place>,
     limit: u32,
-) -> rusqlite::Result<Vec<Arc<Subagent>>> {
-    let mut place = match after {
-        Some(id) => connection
-            .prepare_cached("SELECT ended_at FROM subagent WHERE id = ?1")?
-            .query_row([id_bytes(id)], |row| row.get::<_, Option<i64>>(0))
-            .optional()?
-            .flatten()
-            .map(|at| (at, id_bytes(id))),
-        None => None,
-    };
+) -> rusqlite::Result<Vec<OwedRun>> {
+    // The index is read and sorted, and only the chosen ones are read whole. What has no row is told as damaged.
+    let of = if requester.is_some() { "requester = ?1" } else { "?1 IS NULL" };
+    let sql = format!(
+        "SELECT o.id, s.revision, s.state, o.ended_at, o.run FROM (SELECT id, ended_at, run FROM outbox INDEXED BY \
+         outbox_place WHERE {of} AND (ended_at, id, run) > (?2, ?3, ?4) ORDER BY ended_at, id, run LIMIT ?5) AS o \
+         LEFT JOIN subagent AS s ON s.id = o.id ORDER BY o.ended_at, o.id, o.run"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
     let limit = limit as usize;
     let mut items = Vec::new();
     loop {
-        // Narrow rows are sorted, and only the chosen ones are read whole.
-        let of = if requester.is_some() { "AND requester = ?1" } else { "AND ?1 IS NULL" };
-        let sql = format!(
-            "SELECT {RECORD}, ended_at FROM subagent WHERE n IN (SELECT n FROM subagent INDEXED BY subagent_owed \
-             WHERE owed = 1 {of} AND (ended_at, id) > (?2, ?3) ORDER BY ended_at, id LIMIT ?4) ORDER BY ended_at, id"
-        );
-        let (at, id) = place.unwrap_or((i64::MIN, [0; 16]));
+        let (at, id, run) = after.map_or((i64::MIN, [0; 16], 0), |place| {
+            (place.ended_at.as_micros(), id_bytes(place.subagent), place.run.0)
+        });
         let wanted = i64::try_from(limit - items.len()).unwrap_or(i64::MAX);
-        let mut statement = connection.prepare_cached(&sql)?;
-        let mut found = statement.query(params![requester.map(Requester::as_str), at, id, wanted])?;
+        let mut found = statement.query(params![requester.map(Requester::as_str), at, id, run, wanted])?;
         let mut read = 0;
         while let Some(row) = found.next()? {
             read += 1;
-            place = Some((row.get(5)?, row.get(0)?));
+            let (ended_at, run) = (Timestamp::from_micros(row.get(3)?), RunNumber(row.get(4)?));
+            after = Some(Place { ended_at, subagent: id_at(row, 0)?, run });
             if let (_, Ok(state)) = set_aside(quarantine, codec::record(row)?) {
-                items.push(state);
+                items.push(OwedRun { state, run, ended_at });
             }
         }
         // Damaged rows leave room on the page, never an end that is none.
@@ -114,18 +109,24 @@ pub(crate) fn owed(
     }
 }
 
-pub(crate) fn owed_count(connection: &Connection, requester: Option<&Requester>) -> rusqlite::Result<u64> {
+/// Counts what [`owed`] would give, out of the index alone. What is known to be damaged can never be delivered.
+pub(crate) fn owed_count(
+    connection: &Connection,
+    quarantine: &Quarantine,
+    requester: Option<&Requester>,
+) -> rusqlite::Result<u64> {
     let count = |row: &rusqlite::Row<'_>| row.get(0).map(unsigned);
-    match requester {
-        None => connection
-            .prepare_cached("SELECT count(*) FROM subagent INDEXED BY subagent_owed WHERE owed = 1")?
-            .query_row([], count),
+    let all = match requester {
+        None => connection.prepare_cached("SELECT count(*) FROM outbox")?.query_row([], count)?,
         Some(requester) => connection
-            .prepare_cached(
-                "SELECT count(*) FROM subagent INDEXED BY subagent_owed WHERE owed = 1 AND requester = ?1",
-            )?
-            .query_row([requester.as_str()], count),
-    }
+            .prepare_cached("SELECT count(*) FROM outbox WHERE requester = ?1")?
+            .query_row([requester.as_str()], count)?,
+    };
+    let sql = "SELECT count(*) FROM outbox WHERE id = ?1 AND (?2 IS NULL OR requester = ?2)";
+    quarantine.subagents().into_iter().try_fold(all, |left, id| {
+        let values = params![id_bytes(id), requester.map(Requester::as_str)];
+        Ok(left.saturating_sub(connection.prepare_cached(sql)?.query_row(values, count)?))
+    })
 }
 
 pub(crate) fn events(
@@ -148,7 +149,7 @@ pub(crate) fn events(
             after = row.get(0)?;
             match codec::event(row)?.1 {
                 Ok(event) => events.push(event),
-                Err(row) => quarantine.put(&row, None),
+                Err(row) => quarantine.put(&row),
             }
         }
         // An empty answer means the end of the log, so a page of damaged events is passed over here.
@@ -228,8 +229,8 @@ pub(crate) fn no_place() -> SubagentId {
 fn set_aside(quarantine: &Quarantine, decoded: Decoded) -> Found {
     match decoded {
         Decoded::Sound(state) => (state.id, Ok(state)),
-        Decoded::Damaged { row, id, owed_to } => {
-            quarantine.put(&row, owed_to);
+        Decoded::Damaged { row, id } => {
+            quarantine.put(&row);
             (id.unwrap_or_else(no_place), Err(row))
         }
     }

@@ -9,7 +9,7 @@ use subagent_core::run::Subagent;
 use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId};
 use subagent_store::{
     Committed, ContentKind, ContentPart, DamagedRow, IdempotencyKey, ListFilter, ListPage, LivePage,
-    Resolved, Store, StoreError, StoreMode, Transition,
+    OwedRun, Place, Resolved, Store, StoreError, StoreMode, Transition,
 };
 
 use crate::checkpoint::{self, Signal};
@@ -162,15 +162,14 @@ impl Store for SqliteStore {
     fn owed(
         &self,
         requester: Option<&Requester>,
-        after: Option<SubagentId>,
+        after: Option<Place>,
         limit: u32,
-    ) -> Result<Vec<Arc<Subagent>>, StoreError> {
+    ) -> Result<Vec<OwedRun>, StoreError> {
         self.read(|reader| read::owed(reader, &self.quarantine, requester, after, limit))
     }
 
     fn owed_count(&self, requester: Option<&Requester>) -> Result<u64, StoreError> {
-        let stored = self.read(|reader| read::owed_count(reader, requester))?;
-        Ok(stored.saturating_sub(self.quarantine.owed_count(requester)))
+        self.read(|reader| read::owed_count(reader, &self.quarantine, requester))
     }
 
     fn events(&self, after: Cursor, limit: u32) -> Result<Vec<Event>, StoreError> {

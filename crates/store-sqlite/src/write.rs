@@ -1,8 +1,11 @@
 //! Commits. One batch is one transaction: each step looks up its row, refuses a stale revision, writes the state, the
 //! facts and the texts. Nothing here flushes; the end of the transaction does, once.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
+use subagent_core::delivery::{Owed, owed};
 use subagent_core::run::Subagent;
 use subagent_model::{Cursor, SubagentId};
 use subagent_store::{Committed, Content, IdempotencyKey, StoreError, Transition};
@@ -35,9 +38,10 @@ struct Stored {
     n: i64,
     revision: i64,
     live: bool,
-    owed: bool,
     ended_at: Option<i64>,
     requester: String,
+    /// The outbox has something of it.
+    owes: bool,
 }
 
 /// Writes a batch.
@@ -68,7 +72,7 @@ pub(crate) fn delete(connection: &mut Connection, ids: &[SubagentId]) -> Result<
     for id in ids {
         let key = id_bytes(*id);
         let n: Option<i64> = transaction
-            .prepare_cached("SELECT n FROM subagent WHERE id = ?1 AND live = 0 AND owed = 0")?
+            .prepare_cached("SELECT n FROM subagent WHERE id = ?1 AND live = 0 AND NOT EXISTS (SELECT 1 FROM outbox WHERE id = ?1)")?
             .query_row([key], |row| row.get(0))
             .optional()?;
         let Some(n) = n else { continue };
@@ -92,6 +96,10 @@ fn write(transaction: &Transaction<'_>, step: &Transition, last: &mut i64) -> Re
         None => birth(transaction, state, step.idempotency.as_ref())?,
         Some(stored) => update(transaction, state, stored)?,
     };
+    let owes = stored.is_some_and(|stored| stored.owes);
+    if owes || state.is_owed() {
+        post(transaction, state)?;
+    }
     for content in &step.content {
         put_content(transaction, n, content)?;
     }
@@ -106,7 +114,8 @@ fn write(transaction: &Transaction<'_>, step: &Transition, last: &mut i64) -> Re
 }
 
 fn stored(transaction: &Transaction<'_>, id: SubagentId) -> rusqlite::Result<Option<Stored>> {
-    let sql = "SELECT n, revision, live, owed, ended_at, requester FROM subagent WHERE id = ?1";
+    let sql = "SELECT n, revision, live, ended_at, requester, EXISTS (SELECT 1 FROM outbox WHERE outbox.id = ?1) \
+               FROM subagent WHERE id = ?1";
     transaction
         .prepare_cached(sql)?
         .query_row([id_bytes(id)], |row| {
@@ -114,9 +123,9 @@ fn stored(transaction: &Transaction<'_>, id: SubagentId) -> rusqlite::Result<Opt
                 n: row.get(0)?,
                 revision: row.get(1)?,
                 live: row.get(2)?,
-                owed: row.get(3)?,
-                ended_at: row.get(4)?,
-                requester: row.get(5)?,
+                ended_at: row.get(3)?,
+                requester: row.get(4)?,
+                owes: row.get(5)?,
             })
         })
         .optional()
@@ -128,8 +137,8 @@ fn birth(
     key: Option<&IdempotencyKey>,
 ) -> Result<i64, Unwritten> {
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO subagent (id, handle, revision, status, live, owed, ended_at, requester, parent, root, \
-         key_requester, key, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        "INSERT INTO subagent (id, handle, revision, status, live, ended_at, requester, parent, root, \
+         key_requester, key, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?;
     let inserted = insert.insert(params![
         id_bytes(state.id),
@@ -137,7 +146,6 @@ fn birth(
         signed(state.revision)?,
         state.status().as_str(),
         !state.is_ended(),
-        state.is_owed(),
         ended_at(state),
         state.requester.as_str(),
         state.parent.map(id_bytes),
@@ -190,9 +198,8 @@ pub(crate) fn by_key(connection: &Connection, key: &IdempotencyKey) -> rusqlite:
 /// Writes the next state of a row. SQLite rewrites the entries of every index that has a column of the `SET` list,
 /// changed or not; so only what has changed is named, and most steps touch one page of the table and no index.
 fn update(transaction: &Transaction<'_>, state: &Subagent, stored: &Stored) -> Result<i64, Unwritten> {
-    let (live, owed) = (!state.is_ended(), state.is_owed());
+    let live = !state.is_ended();
     let same_place = stored.live == live
-        && stored.owed == owed
         && stored.ended_at == ended_at(state)
         && stored.requester == state.requester.as_str();
     let (revision, status, json) = (signed(state.revision)?, state.status().as_str(), json(state)?);
@@ -203,18 +210,36 @@ fn update(transaction: &Transaction<'_>, state: &Subagent, stored: &Stored) -> R
         let sql = "UPDATE subagent SET revision = ?2, state = ?3, status = ?4 WHERE n = ?1";
         one_row(transaction.prepare_cached(sql)?, params![stored.n, revision, json, status])?;
     } else if stored.requester == state.requester.as_str() {
-        let sql = "UPDATE subagent SET revision = ?2, state = ?3, status = ?4, live = ?5, owed = ?6, ended_at = ?7 \
+        let sql = "UPDATE subagent SET revision = ?2, state = ?3, status = ?4, live = ?5, ended_at = ?6 \
                    WHERE n = ?1";
-        let values = params![stored.n, revision, json, status, live, owed, ended_at(state)];
+        let values = params![stored.n, revision, json, status, live, ended_at(state)];
         one_row(transaction.prepare_cached(sql)?, values)?;
     } else {
-        let sql = "UPDATE subagent SET revision = ?2, state = ?3, status = ?4, live = ?5, owed = ?6, ended_at = ?7, \
-                   requester = ?8 WHERE n = ?1";
+        let sql = "UPDATE subagent SET revision = ?2, state = ?3, status = ?4, live = ?5, ended_at = ?6, \
+                   requester = ?7 WHERE n = ?1";
         let requester = state.requester.as_str();
-        let values = params![stored.n, revision, json, status, live, owed, ended_at(state), requester];
+        let values = params![stored.n, revision, json, status, live, ended_at(state), requester];
         one_row(transaction.prepare_cached(sql)?, values)?;
     }
     Ok(stored.n)
+}
+
+/// Makes the outbox say what the state owes. An ended run never changes, so its row is there or not; most steps of a
+/// subagent with unread results find nothing to write.
+fn post(transaction: &Transaction<'_>, state: &Subagent) -> Result<(), Unwritten> {
+    let id = id_bytes(state.id);
+    let mut statement = transaction.prepare_cached("SELECT run FROM outbox WHERE id = ?1")?;
+    let posted: BTreeSet<u32> = statement.query_map([id], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let owed: BTreeMap<u32, Owed<'_>> = owed(state).map(|owed| (owed.run.0, owed)).collect();
+    for run in posted.iter().filter(|run| !owed.contains_key(run)) {
+        transaction.prepare_cached("DELETE FROM outbox WHERE id = ?1 AND run = ?2")?.execute(params![id, run])?;
+    }
+    for (run, owed) in owed.iter().filter(|(run, _)| !posted.contains(run)) {
+        transaction
+            .prepare_cached("INSERT INTO outbox (id, run, requester, ended_at) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![id, run, owed.requester.as_str(), owed.since.as_micros()])?;
+    }
+    Ok(())
 }
 
 fn one_row(mut statement: CachedStatement<'_>, values: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<()> {

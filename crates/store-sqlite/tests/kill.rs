@@ -48,10 +48,7 @@ fn the_writer_that_is_killed() {
                         samples.step(state, &started)
                     }
                     2 => samples.step(state, &Samples::conclude(attempt, Outcome::Completed, "done")),
-                    3 => {
-                        let by = state.requester.clone();
-                        samples.step(state, &subagent_core::run::Command::Acknowledge { by })
-                    }
+                    3 => samples.step(state, &Samples::receipt(state)),
                     _ => done,
                 }
             });

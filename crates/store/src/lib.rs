@@ -18,6 +18,6 @@ pub use audit::audit;
 pub use error::StoreError;
 pub use memory::{Capacity, MemoryStore};
 pub use port::Store;
-pub use reply::{ContentPart, ListPage, LivePage, Resolved, StoreMode};
+pub use reply::{ContentPart, ListPage, LivePage, OwedRun, Place, Resolved, StoreMode};
 pub use subagent_model::request::{DamagedRow, ListFilter};
 pub use transition::{Committed, Content, ContentKind, Fact, IdempotencyKey, Transition};

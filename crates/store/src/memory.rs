@@ -8,12 +8,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use subagent_core::run::{Phase, Subagent};
+use subagent_core::delivery::{self, Owed};
+use subagent_core::run::Subagent;
 use subagent_model::request::{DamagedRow, ListFilter};
 use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId, Timestamp};
 
 use crate::error::StoreError;
-use crate::reply::{ContentPart, ListPage, LivePage, Resolved, StoreMode};
+use crate::reply::{ContentPart, ListPage, LivePage, OwedRun, Place, Resolved, StoreMode};
 use crate::transition::{Committed, ContentKind, IdempotencyKey, Transition};
 use crate::{Store, filter, prefix};
 
@@ -47,7 +48,8 @@ struct Kept {
     keys: BTreeMap<IdempotencyKey, SubagentId>,
     children: BTreeSet<(SubagentId, SubagentId)>,
     live: BTreeSet<SubagentId>,
-    owed: BTreeSet<(Timestamp, SubagentId)>,
+    /// What is owed to whom.
+    owed: BTreeMap<Place, Requester>,
     /// Ended and not owed: what may go, oldest end first.
     over: BTreeSet<(Timestamp, SubagentId)>,
     /// Births below each root.
@@ -85,10 +87,11 @@ impl MemoryStore {
 
 /// When the run of an ended subagent was over.
 fn ended_at(state: &Subagent) -> Option<Timestamp> {
-    match &state.run.phase {
-        Phase::Ended(ended) => Some(ended.completed_at),
-        _ => None,
-    }
+    state.ended().map(|ended| ended.completed_at)
+}
+
+fn place(owed: &Owed<'_>) -> Place {
+    Place { ended_at: owed.since, subagent: owed.subagent, run: owed.run }
 }
 
 impl Kept {
@@ -150,9 +153,11 @@ impl Kept {
         }
         match ended_at(state) {
             None => drop(self.live.insert(id)),
-            Some(at) if state.is_owed() => drop(self.owed.insert((at, id))),
+            Some(_) if state.is_owed() => {}
             Some(at) => drop(self.over.insert((at, id))),
         }
+        let owed = delivery::owed(state).map(|owed| (place(&owed), owed.requester.clone()));
+        self.owed.extend(owed);
         if let Some(record) = self.records.get_mut(&id) {
             for content in &step.content {
                 record.content.insert((content.run, content.kind), Arc::clone(&content.text));
@@ -173,8 +178,10 @@ impl Kept {
     fn unlist(&mut self, state: &Subagent) {
         self.live.remove(&state.id);
         if let Some(at) = ended_at(state) {
-            self.owed.remove(&(at, state.id));
             self.over.remove(&(at, state.id));
+        }
+        for owed in delivery::owed(state) {
+            self.owed.remove(&place(&owed));
         }
     }
 
@@ -208,11 +215,12 @@ impl Kept {
     fn owed<'a>(
         &'a self,
         requester: Option<&'a Requester>,
-    ) -> impl Iterator<Item = (Timestamp, Arc<Subagent>)> + 'a {
+        after: Option<Place>,
+    ) -> impl Iterator<Item = Place> + 'a {
         self.owed
-            .iter()
-            .filter_map(|(at, id)| Some((*at, self.state(*id)?)))
-            .filter(move |(_, state)| requester.is_none_or(|requester| state.requester == *requester))
+            .range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+            .filter(move |(_, to)| requester.is_none_or(|requester| requester == *to))
+            .map(|(place, _)| *place)
     }
 }
 
@@ -282,24 +290,21 @@ impl Store for MemoryStore {
     fn owed(
         &self,
         requester: Option<&Requester>,
-        after: Option<SubagentId>,
+        after: Option<Place>,
         limit: u32,
-    ) -> Result<Vec<Arc<Subagent>>, StoreError> {
+    ) -> Result<Vec<OwedRun>, StoreError> {
         let kept = self.kept();
-        let place = after.and_then(|id| Some((ended_at(&kept.records.get(&id)?.state)?, id)));
-        Ok(kept
-            .owed(requester)
-            .filter(|(at, state)| place.is_none_or(|place| (*at, state.id) > place))
-            .take(limit as usize)
-            .map(|(_, state)| state)
-            .collect())
+        let run = |Place { ended_at, subagent, run }| {
+            Some(OwedRun { state: kept.state(subagent)?, run, ended_at })
+        };
+        Ok(kept.owed(requester, after).take(limit as usize).filter_map(run).collect())
     }
 
     fn owed_count(&self, requester: Option<&Requester>) -> Result<u64, StoreError> {
         let kept = self.kept();
         Ok(match requester {
             None => kept.owed.len() as u64,
-            Some(_) => kept.owed(requester).count() as u64,
+            Some(_) => kept.owed(requester, None).count() as u64,
         })
     }
 

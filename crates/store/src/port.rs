@@ -7,7 +7,7 @@ use subagent_model::request::{DamagedRow, ListFilter};
 use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId};
 
 use crate::error::StoreError;
-use crate::reply::{ContentPart, ListPage, LivePage, Resolved, StoreMode};
+use crate::reply::{ContentPart, ListPage, LivePage, OwedRun, Place, Resolved, StoreMode};
 use crate::transition::{Committed, ContentKind, IdempotencyKey, Transition};
 
 /// A store of subagents. Every method may be called from any thread; reads go on while a commit waits for the disk.
@@ -29,16 +29,16 @@ pub trait Store: Send + Sync + 'static {
     /// Everything that has not ended. Costs nothing for what has.
     fn live(&self) -> Result<LivePage, StoreError>;
 
-    /// Ends that are not acknowledged yet, oldest end first, of one requester or of all. `after` continues after that
-    /// one; when its place is not known any more it starts from the beginning. Damaged rows are left out.
+    /// Ended runs that are not acknowledged yet, oldest end first, of one requester or of all: each is addressed to
+    /// whoever asked for that run. `after` continues behind a place. Damaged rows are left out.
     fn owed(
         &self,
         requester: Option<&Requester>,
-        after: Option<SubagentId>,
+        after: Option<Place>,
         limit: u32,
-    ) -> Result<Vec<Arc<Subagent>>, StoreError>;
+    ) -> Result<Vec<OwedRun>, StoreError>;
 
-    /// How many ends [`Self::owed`] would give. Cheap. Rows that are known to be damaged are not counted.
+    /// How many runs [`Self::owed`] would give. Cheap. Rows that are known to be damaged are not counted.
     fn owed_count(&self, requester: Option<&Requester>) -> Result<u64, StoreError>;
 
     /// Events after a position, oldest first. An empty answer means that there are no more yet. A damaged event is
@@ -71,7 +71,7 @@ pub trait Store: Send + Sync + 'static {
     /// True when a subagent has this handle.
     fn handle_taken(&self, handle: &Handle) -> Result<bool, StoreError>;
 
-    /// Removes records with their texts and keys, and says how many. What has not ended, is still owed, or is not
+    /// Removes records with their texts and keys, and says how many. What has not ended, owes a result of any run, or is not
     /// there is passed over. Events stay, so that cursors have no gaps.
     fn delete(&self, ids: &[SubagentId]) -> Result<u32, StoreError>;
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use subagent_core::delivery::owed;
 use subagent_core::run::Subagent;
 use subagent_model::request::DamagedRow;
-use subagent_model::{Handle, SubagentId};
+use subagent_model::{Handle, RunNumber, SubagentId, Timestamp};
 
 /// The most candidates that an ambiguous name is answered with.
 pub(crate) const MOST_CANDIDATES: usize = 10;
@@ -56,6 +57,41 @@ pub struct LivePage {
     pub items: Vec<Arc<Subagent>>,
     /// Live rows that cannot be read.
     pub damaged: Vec<DamagedRow>,
+}
+
+/// An ended run that its requester has not consumed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwedRun {
+    /// The subagent as it stands: a later run may be its current one.
+    pub state: Arc<Subagent>,
+    /// The run.
+    pub run: RunNumber,
+    /// When it was over.
+    pub ended_at: Timestamp,
+}
+
+impl OwedRun {
+    /// Where it stands among all that is owed.
+    pub fn place(&self) -> Place {
+        Place { ended_at: self.ended_at, subagent: self.state.id, run: self.run }
+    }
+
+    /// What a state owes, oldest run first.
+    pub fn of(state: &Arc<Subagent>) -> Vec<Self> {
+        let owed = owed(state).map(|owed| (owed.run, owed.since));
+        owed.map(|(run, ended_at)| Self { state: Arc::clone(state), run, ended_at }).collect()
+    }
+}
+
+/// A place in the order of what is owed: oldest end first. It stays a place when what stood there is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// When the run was over.
+    pub ended_at: Timestamp,
+    /// The subagent.
+    pub subagent: SubagentId,
+    /// Its run.
+    pub run: RunNumber,
 }
 
 /// A part of a whole text. It may begin and end in the middle of a character.

@@ -116,7 +116,9 @@ impl Transition {
     ) -> Result<Self, IllegalEvent> {
         for kind in facts {
             state.apply(at, &kind)?;
-            events.push(Fact { at, run: state.run.number, kind });
+            // A fact about an earlier run names it by itself.
+            let run = kind.of_run().unwrap_or(state.run.number);
+            events.push(Fact { at, run, kind });
         }
         Ok(Self { before, state: Arc::new(state), events, content: Vec::new(), idempotency: None })
     }

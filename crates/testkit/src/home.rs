@@ -37,6 +37,7 @@ impl Output {
 
     /// The same output, of a command that must have ended with this code.
     #[track_caller]
+    #[expect(clippy::return_self_not_must_use, reason = "many callers only want the check")]
     pub fn ended(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:#?}");
         self

@@ -125,7 +125,7 @@ fn a_corrupt_frame_log_is_told_and_what_can_be_read_is_used() {
     let id = record["id"].as_str().unwrap();
     until("the first line", || home.run(&["logs", id]).out.contains("first").then_some(()));
     let key = home.run(&["show", "--json", id]).json();
-    let dir = home.path().join("attempts").join(id).join(format!("{}.{}", key["run"], key["attempt"]));
+    let dir = home.path().join("attempts").join(format!("{id}.{}.{}", key["run"], key["attempt"]));
     // A daemon is not there while the log is damaged, so that none has read it before.
     let log = dir.join("frames.log");
     let mut bytes = std::fs::read(&log).unwrap();

@@ -22,7 +22,8 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
     }
     let begun = Instant::now();
     loop {
-        let page = daemon.client.list(ListFilter { live: true, limit: Some(100), ..ListFilter::default() }).await?;
+        let page =
+            daemon.client.list(ListFilter { live: true, limit: Some(100), ..ListFilter::default() }).await?;
         if page.items.iter().filter(|record| record.started_at.is_some()).count() == CHILDREN {
             break;
         }
@@ -38,7 +39,8 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
         &format!("exec of a daemon to its first answer with {CHILDREN} live children adopted"),
         &format!("{} ({adopted} adopted)", ms(daemon.ready)),
     );
-    let page = daemon.client.list(ListFilter { live: true, limit: Some(100), ..ListFilter::default() }).await?;
+    let page =
+        daemon.client.list(ListFilter { live: true, limit: Some(100), ..ListFilter::default() }).await?;
     let begun = Instant::now();
     for record in &page.items {
         daemon.client.stop(&caller(), record.id, StopRequest::default()).await?;

@@ -20,7 +20,9 @@ async fn one(client: &Client, durable: bool) -> Result<Duration> {
     let reply = client.spawn(&caller(), trivial(durable)).await?;
     let took = begun.elapsed();
     if !reply.ended || reply.record.status != Status::Completed {
-        return Err(format!("a child did not end well: {:?} {:?}", reply.record.status, reply.record.error).into());
+        return Err(
+            format!("a child did not end well: {:?} {:?}", reply.record.status, reply.record.error).into()
+        );
     }
     client.ack(&caller(), vec![reply.record.id], true).await?;
     Ok(took)

@@ -6,12 +6,10 @@ use std::time::Instant;
 
 use subagent_core::run::{Birth, Command, accept};
 use subagent_model::request::ListFilter;
-use subagent_model::{
-    BoundedText, Cause, Handle, Mode, Requester, SpawnSpec, SubagentId, Timestamp,
-};
+use subagent_model::{BoundedText, Cause, Handle, Mode, Requester, RunNumber, SpawnSpec, SubagentId, Timestamp};
 use subagent_runtime::Runtime;
 use subagent_store::{Store, Transition};
-use subagent_store_sqlite::SqliteStore;
+use subagent_store_sqlite::{OpenOptions, SqliteStore};
 
 use crate::daemon::{Daemon, caller};
 use crate::figures::{Samples, ms, row};
@@ -58,7 +56,7 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
 
 /// Ended runs, all of them acknowledged, written through the store's own door.
 fn seed(home: &Path, count: usize) -> Result<SubagentId> {
-    let store = SqliteStore::open_default(home)?;
+    let store = SqliteStore::open(home, &OpenOptions::default())?;
     let mut last = SubagentId::from_uuid(uuid::Uuid::now_v7());
     let at = Timestamp::from_micros(1_790_000_000_000_000);
     for chunk in 0..count.div_ceil(500) {
@@ -70,19 +68,20 @@ fn seed(home: &Path, count: usize) -> Result<SubagentId> {
         }
         store.commit(&births)?;
         let stop = Command::Stop { actor: String::from("bench"), cause: Cause::Requested };
-        let ack = Command::Acknowledge { by: Requester::from("bench") };
+        let ack = Command::Acknowledge { run: RunNumber(1), by: Requester::from("bench") };
         for command in [stop, ack] {
-            births = births
-                .iter()
-                .map(|step| step_on(&step.state, &command, at))
-                .collect::<Result<_>>()?;
+            births = births.iter().map(|step| step_on(&step.state, &command, at)).collect::<Result<_>>()?;
             store.commit(&births)?;
         }
     }
     Ok(last)
 }
 
-fn step_on(state: &Arc<subagent_core::run::Subagent>, command: &Command, at: Timestamp) -> Result<Transition> {
+fn step_on(
+    state: &Arc<subagent_core::run::Subagent>,
+    command: &Command,
+    at: Timestamp,
+) -> Result<Transition> {
     let facts = subagent_core::run::decide(state, command, at)?;
     Ok(Transition::step(state, facts, at)?)
 }

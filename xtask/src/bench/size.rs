@@ -19,7 +19,8 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let used = resident_kib(daemon.pid())?;
-    let figure = format!("{:.1} MiB fresh, {:.1} MiB after 100 children", fresh as f64 / 1024.0, used as f64 / 1024.0);
+    let figure =
+        format!("{:.1} MiB fresh, {:.1} MiB after 100 children", fresh as f64 / 1024.0, used as f64 / 1024.0);
     row("daemon resident, idle", &figure);
     let record = daemon.client.spawn(&caller(), program("/bin/sleep", &["300"], true)).await?.record;
     let shim = loop {

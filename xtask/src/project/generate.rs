@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::problem::{Problem, Result};
-use crate::{errors, schemas};
+use crate::{errors, reference, schemas};
 
 /// Paths under the root of the workspace, with the text each must have.
 pub(crate) type Files = BTreeMap<String, String>;
@@ -50,6 +50,8 @@ fn everything() -> Result<Files> {
     let mut files = Files::new();
     errors::pages(&mut files);
     schemas::documents(&mut files)?;
+    files.insert(String::from("docs/openapi.json"), schemas::json(&subagent_api::openapi())?);
+    files.insert(String::from("docs/cli.md"), reference::markdown(subagent_cli::command()));
     Ok(files)
 }
 

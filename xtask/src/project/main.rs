@@ -10,10 +10,6 @@ mod errors;
 mod generate;
 #[path = "../problem.rs"]
 mod problem;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "its user, the command tree as a library, is being written")
-)]
 mod reference;
 mod replay;
 mod schemas;

@@ -6,7 +6,6 @@ use clap_complete::Shell;
 use crate::cli::Cli;
 use crate::console::Console;
 use crate::exit;
-use crate::fail::Failure;
 
 /// Print the completions of a shell
 #[derive(Debug, Args)]
@@ -21,9 +20,9 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Carries it out.
-pub(crate) fn run(args: &CompletionsArgs, console: &Console) -> Result<u8, Failure> {
+pub(crate) fn run(args: &CompletionsArgs, console: &Console) -> u8 {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "subagent", &mut script);
     console.data(&String::from_utf8_lossy(&script));
-    Ok(exit::DONE)
+    exit::DONE
 }

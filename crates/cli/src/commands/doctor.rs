@@ -71,10 +71,9 @@ impl Report {
         self.checks.push(Check { name, state: State::Bad, what: what.into(), hint: Some(hint.into()) });
     }
 
-    fn failed(&mut self, name: &'static str, failure: Failure) {
-        let what = failure.full();
-        let hint = failure.into_problem().hint;
-        self.checks.push(Check { name, state: State::Bad, what, hint });
+    fn failed(&mut self, name: &'static str, failure: &Failure) {
+        let problem = failure.problem();
+        self.checks.push(Check { name, state: State::Bad, what: problem.message, hint: problem.hint });
     }
 }
 
@@ -84,13 +83,17 @@ pub(crate) async fn run(_: &DoctorArgs, console: &Console) -> Result<u8, Failure
     report.ok("program", format!("subagent {}", env!("CARGO_PKG_VERSION")));
     match shim::find() {
         Ok(path) => report.ok("shim", path.display().to_string()),
-        Err(failure) => report.failed("shim", failure),
+        Err(failure) => report.failed("shim", &failure),
     }
+    let mut socket = None;
     match Paths::find() {
-        Ok(paths) => examine(&paths, console, &mut report).await,
-        Err(failure) => report.failed("paths", failure),
+        Ok(paths) => {
+            examine(&paths, console, &mut report).await;
+            socket = Some(paths.socket);
+        }
+        Err(failure) => report.failed("paths", &failure),
     }
-    tell(&report, console);
+    tell(&report, socket.as_deref(), console);
     let bad = report.checks.iter().any(|check| check.state == State::Bad);
     Ok(if bad { exit::ENDED_BADLY } else { exit::DONE })
 }
@@ -100,7 +103,7 @@ async fn examine(paths: &Paths, console: &Console, report: &mut Report) {
     data(paths, &settings, report);
     match paths.check_runtime() {
         Ok(()) => report.ok("runtime", paths.runtime.display().to_string()),
-        Err(failure) => report.failed("runtime", failure),
+        Err(failure) => report.failed("runtime", &failure),
     }
     let daemon = daemon(console, report).await;
     store(paths, daemon.as_ref(), report);
@@ -122,7 +125,7 @@ fn configuration(paths: &Paths, report: &mut Report) -> Settings {
             settings
         }
         Err(failure) => {
-            report.failed("settings", failure);
+            report.failed("settings", &failure);
             Settings::default()
         }
     }
@@ -134,7 +137,9 @@ fn data(paths: &Paths, settings: &Settings, report: &mut Report) {
         report.ok("data", format!("{shown} is not there yet; the first command makes it"));
         return;
     }
-    if let Err(error) = rustix::fs::access(&paths.data, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
+    if let Err(error) =
+        rustix::fs::access(&paths.data, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+    {
         let code = ErrorCode::StoreReadOnly;
         report.bad("data", format!("{shown} cannot be written: {error}"), code.remedy());
         return;
@@ -162,20 +167,29 @@ async fn daemon(console: &Console, report: &mut Report) -> Option<Health> {
             return None;
         }
         Err(failure) => {
-            report.failed("daemon", failure);
+            report.failed("daemon", &failure);
             return None;
         }
     };
     let health = match session.client.health().await {
         Ok(health) => health,
         Err(problem) => {
-            report.failed("daemon", problem.into());
+            report.failed("daemon", &problem.into());
             return None;
         }
     };
-    let what = format!("version {}, process {}, up {}", health.version, health.pid, time::human(time::now().since(health.started_at)));
+    let what = format!(
+        "version {}, process {}, up {}",
+        health.version,
+        health.pid,
+        time::human(time::now().since(health.started_at))
+    );
     match &health.degraded {
-        Some(reason) => report.bad("daemon", format!("{what}; it takes no new work: {}", text::line(reason)), "Remove the cause; it goes on by itself."),
+        Some(reason) => report.bad(
+            "daemon",
+            format!("{what}; it takes no new work: {}", text::line(reason)),
+            "Remove the cause; it goes on by itself.",
+        ),
         None if health.version != env!("CARGO_PKG_VERSION") => {
             report.warn("daemon", what, "`subagent upgrade` replaces it by this program; children run on.");
         }
@@ -184,7 +198,11 @@ async fn daemon(console: &Console, report: &mut Report) -> Option<Health> {
     for (name, value) in status::recovery(&health.recovery) {
         let told = format!("{name}: {value}");
         if health.recovery.lost > 0 || !health.recovery.orphans.is_empty() {
-            report.warn("recovery", told, "`subagent ls --status lost --all` lists lost runs; orphans are left alone.");
+            report.warn(
+                "recovery",
+                told,
+                "`subagent ls --status lost --all` lists lost runs; orphans are left alone.",
+            );
         } else {
             report.ok("recovery", told);
         }
@@ -197,17 +215,24 @@ fn store(paths: &Paths, daemon: Option<&Health>, report: &mut Report) {
     let format = match store_format(&paths.data) {
         Ok(Some(format)) => format,
         Ok(None) => return report.ok("store", "there is none yet"),
-        Err(failure) => return report.failed("store", failure),
+        Err(failure) => return report.failed("store", &failure),
     };
-    let shown = format!("{}, format {format}", path.display());
+    let shown = match format {
+        Format::Known(format) => format!("{}, format {format}", path.display()),
+        Format::InLog => path.display().to_string(),
+    };
     if let Some(health) = daemon {
         return match health.recovery.damaged {
             0 => report.ok("store", format!("{shown}, in use by the daemon")),
-            damaged => report.warn("store", format!("{shown}, {damaged} damaged records"), "`subagent ls --all` names them."),
+            damaged => report.warn(
+                "store",
+                format!("{shown}, {damaged} damaged records"),
+                "`subagent ls --all` names them.",
+            ),
         };
     }
     // Opening an older one would lead it to the present format, and only the holder of the lock may open any.
-    if format != FORMAT {
+    if matches!(format, Format::Known(format) if format < FORMAT) {
         return report.ok("store", format!("{shown}; the daemon leads it to format {FORMAT}"));
     }
     match Lock::try_take(&paths.lock()) {
@@ -218,16 +243,18 @@ fn store(paths: &Paths, daemon: Option<&Health>, report: &mut Report) {
                 format!("{shown}: {}", faults.join("; ")),
                 "Restore a backup, or recover what can be read with `sqlite3 FILE .recover`.",
             ),
-            Err(failure) => report.failed("store", failure),
+            Err(failure) => report.failed("store", &failure),
         },
         Ok(None) => report.warn("store", shown, "A daemon is starting or ending; look again in a moment."),
-        Err(failure) => report.failed("store", failure),
+        Err(failure) => report.failed("store", &failure),
     }
 }
 
 /// What is wrong with the file or the records in it.
 fn sound(data: &Path) -> Result<Vec<String>, Failure> {
-    let failed = |error: subagent_store::StoreError| Failure::new(error.code(), "the store cannot be used").because(error);
+    let failed = |error: subagent_store::StoreError| {
+        Failure::new(error.code(), "the store cannot be used").because(error)
+    };
     let options = OpenOptions { create: false, ..OpenOptions::default() };
     let store = SqliteStore::open(data, &options).map_err(failed)?;
     let mut faults = store.check_file().map_err(failed)?;
@@ -236,17 +263,25 @@ fn sound(data: &Path) -> Result<Vec<String>, Failure> {
     Ok(faults)
 }
 
+/// What the head of a store's file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// This format.
+    Known(u32),
+    /// Nothing yet: its first pages are still in its log.
+    InLog,
+}
+
 /// The format of the store, read from its head without opening it; `None` when there is none. Refuses one that is newer
 /// than this program, and a file that is no store.
-pub(super) fn store_format(data: &Path) -> Result<Option<u32>, Failure> {
+pub(super) fn store_format(data: &Path) -> Result<Option<Format>, Failure> {
     let path = data.join(FILE_NAME);
     let mut head = [0; 100];
     let read = std::fs::File::open(&path).and_then(|mut file| file.read_exact(&mut head));
     match read {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        // Made, and nothing written yet.
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(Some(Format::InLog)),
         Err(error) => {
             let message = format!("cannot read {}", path.display());
             return Err(Failure::new(ErrorCode::StoreFailed, message).because(error));
@@ -257,12 +292,12 @@ pub(super) fn store_format(data: &Path) -> Result<Option<u32>, Failure> {
     let (format, application) = (word(60), word(68));
     if !head.starts_with(b"SQLite format 3\0") {
         let message = format!("{} is no database", path.display());
-        return Err(Failure::new(ErrorCode::StoreFailed, message)
-            .hint("Move it away, with the files beside it that begin with its name; a new store is made then."));
+        return Err(Failure::new(ErrorCode::StoreFailed, message).hint(
+            "Move it away, with the files beside it that begin with its name; a new store is made then.",
+        ));
     }
-    // A store whose first pages are still in its log has none of both.
     if (format, application) == (0, 0) {
-        return Ok(None);
+        return Ok(Some(Format::InLog));
     }
     if i64::from(application) != i64::from(APPLICATION_ID) {
         let message = format!("{} is a database of another program", path.display());
@@ -272,7 +307,7 @@ pub(super) fn store_format(data: &Path) -> Result<Option<u32>, Failure> {
         let message = format!("the store has format {format}, this program knows up to {FORMAT}");
         return Err(Failure::new(ErrorCode::StoreTooNew, message));
     }
-    Ok(Some(format))
+    Ok(Some(Format::Known(format)))
 }
 
 fn containment(paths: &Paths, daemon: Option<&Health>, report: &mut Report) {
@@ -292,10 +327,10 @@ fn containment(paths: &Paths, daemon: Option<&Health>, report: &mut Report) {
     }
 }
 
-fn tell(report: &Report, console: &Console) {
+fn tell(report: &Report, socket: Option<&Path>, console: &Console) {
     if console.json {
         let worst = report.checks.iter().map(|check| check.state).max().unwrap_or(State::Ok);
-        console.document(&serde_json::json!({ "state": worst, "checks": report.checks }));
+        console.document(&serde_json::json!({ "state": worst, "socket": socket, "checks": report.checks }));
         return;
     }
     for check in &report.checks {
@@ -304,7 +339,12 @@ fn tell(report: &Report, console: &Console) {
             State::Warn => ("warn", Paint::Yellow),
             State::Bad => ("bad ", Paint::Red),
         };
-        console.line(&format!("{} {:12} {}", paint.on(word, console.colour_out), check.name, text::line(&check.what)));
+        console.line(&format!(
+            "{} {:12} {}",
+            paint.on(word, console.out.colour),
+            check.name,
+            text::line(&check.what)
+        ));
         if let Some(hint) = &check.hint {
             console.line(&format!("                  {}", text::line(hint)));
         }
@@ -313,7 +353,7 @@ fn tell(report: &Report, console: &Console) {
 
 #[cfg(test)]
 mod tests {
-    use super::store_format;
+    use super::{Format, store_format};
     use subagent_store_sqlite::{FILE_NAME, FORMAT, OpenOptions, SqliteStore};
 
     #[test]
@@ -321,7 +361,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(store_format(dir.path()).unwrap(), None);
         drop(SqliteStore::open(dir.path(), &OpenOptions::default()).unwrap());
-        assert_eq!(store_format(dir.path()).unwrap(), Some(FORMAT));
+        assert_eq!(store_format(dir.path()).unwrap(), Some(Format::Known(FORMAT)));
         let path = dir.path().join(FILE_NAME);
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[60..64].copy_from_slice(&(FORMAT + 1).to_be_bytes());

@@ -10,7 +10,7 @@ use crate::exit;
 use crate::fail::Failure;
 use crate::session::Session;
 use crate::view::look::Paint;
-use crate::view::rows::{self, Cell};
+use crate::view::rows::Cell;
 use crate::view::time;
 
 /// Most results that are listed at once.
@@ -50,7 +50,7 @@ pub(crate) async fn run(_: &InboxArgs, console: &Console) -> Result<u8, Failure>
         ]
     });
     let rows: Vec<_> = ended.chain(live).collect();
-    rows::aligned(&rows, console.width_out(), console.colour_out).iter().for_each(|line| console.line(line));
+    console.rows(&rows);
     if rows.is_empty() {
         console.aside("nothing is unread and nothing is running");
     } else if !items.is_empty() {

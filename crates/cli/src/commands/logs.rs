@@ -42,7 +42,8 @@ pub(crate) struct LogsArgs {
 pub(crate) async fn run(args: &LogsArgs, console: &Console) -> Result<u8, Failure> {
     let session = Session::open(console).await?;
     let id = session.client.resolve(&args.id).await?;
-    let mut printer = Printer { console, raw: args.raw || console.json, out: Cleaner::default(), err: Cleaner::default() };
+    let mut printer =
+        Printer { console, raw: args.raw || console.json, out: Cleaner::default(), err: Cleaner::default() };
     let mut from = 0;
     let mut attempt = None;
     let wait = args.follow.then_some(LOOK);
@@ -86,11 +87,13 @@ impl Printer<'_> {
             return;
         }
         match part.stream.as_str() {
-            "stdout" if self.console.terminal_out => self.console.data(&self.out.clean(&part.text)),
+            "stdout" if self.console.out.terminal => self.console.data(&self.out.clean(&part.text)),
             "stdout" => self.console.data(&part.text),
-            "stderr" if self.console.terminal_err => self.console.childs_error(&self.err.clean(&part.text)),
+            "stderr" if self.console.err.terminal => self.console.childs_error(&self.err.clean(&part.text)),
             "stderr" => self.console.childs_error(&part.text),
-            "gap" | "damage" => self.console.note(&format!("--- {}: {} ---", part.stream, text::line(&part.text))),
+            "gap" | "damage" => {
+                self.console.note(&format!("--- {}: {} ---", part.stream, text::line(&part.text)));
+            }
             // What was written to it is not what it wrote.
             _ => {}
         }

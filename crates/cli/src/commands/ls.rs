@@ -56,7 +56,7 @@ pub(crate) struct LsArgs {
 
 /// Carries it out.
 pub(crate) async fn run(args: &LsArgs, console: &Console) -> Result<u8, Failure> {
-    if args.watch && !console.terminal_out && !console.json {
+    if args.watch && !console.out.terminal && !console.json {
         let message = "--watch draws on a terminal, and standard output is none";
         return Err(Failure::new(ErrorCode::InvalidRequest, message)
             .hint("Add --json: it prints one line for each change."));
@@ -183,15 +183,14 @@ async fn news(session: &Session<'_>, mut cursor: Cursor) -> Result<Cursor, Failu
 /// Draws over what was drawn before; gives the lines that are there now.
 fn draw(page: &Page, args: &LsArgs, console: &Console, before: usize) -> usize {
     let mut lines = table(&page.items, args.tree, console);
-    let most = console.height_out().saturating_sub(1).max(1);
+    let most = console.out.height().saturating_sub(1).max(1);
     if lines.len() > most {
         let hidden = lines.len() - most + 1;
         lines.truncate(most - 1);
         lines.push(format!("... {hidden} more"));
     }
     let up = if before > 0 { format!("\u{1b}[{before}A\r\u{1b}[J") } else { String::new() };
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    console.data(&format!("{up}{text}"));
+    console.data(&format!("{up}{}\n", lines.join("\n")));
     lines.len()
 }
 
@@ -200,15 +199,14 @@ fn table(records: &[SubagentRecord], tree: bool, console: &Console) -> Vec<Strin
     if records.is_empty() {
         return Vec::new();
     }
-    let head = ["HANDLE", "STATUS", "AGE", "TYPE", "DESCRIPTION"].map(|word| Cell::painted(word, Paint::Dim)).to_vec();
-    let ordered: Vec<(String, &SubagentRecord)> = if tree {
-        branches(records)
-    } else {
-        records.iter().map(|record| (String::new(), record)).collect()
-    };
+    let head = ["HANDLE", "STATUS", "AGE", "TYPE", "DESCRIPTION"]
+        .map(|word| Cell::painted(word, Paint::Dim))
+        .to_vec();
+    let ordered: Vec<(String, &SubagentRecord)> =
+        if tree { branches(records) } else { records.iter().map(|record| (String::new(), record)).collect() };
     let body = ordered.into_iter().map(|(branch, record)| row(&branch, record, console));
     let rows: Vec<_> = std::iter::once(head).chain(body).collect();
-    rows::aligned(&rows, console.width_out(), console.colour_out)
+    rows::aligned(&rows, console.out.width(), console.out.colour)
 }
 
 fn row(branch: &str, record: &SubagentRecord, console: &Console) -> Vec<Cell> {
@@ -228,7 +226,8 @@ fn row(branch: &str, record: &SubagentRecord, console: &Console) -> Vec<Cell> {
 
 /// Parents before their children, each with the branch that leads to it. Whose parent is not in the list is a root here.
 fn branches(records: &[SubagentRecord]) -> Vec<(String, &SubagentRecord)> {
-    let known: HashMap<SubagentId, &SubagentRecord> = records.iter().map(|record| (record.id, record)).collect();
+    let known: HashMap<SubagentId, &SubagentRecord> =
+        records.iter().map(|record| (record.id, record)).collect();
     let mut children: HashMap<SubagentId, Vec<&SubagentRecord>> = HashMap::new();
     let mut roots = Vec::new();
     for record in records {
@@ -252,4 +251,45 @@ fn branches(records: &[SubagentRecord]) -> Vec<(String, &SubagentRecord)> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::branches;
+    use subagent_model::SubagentRecord;
+
+    /// A record of which only id and parent matter.
+    fn record(id: u8, parent: Option<u8>) -> SubagentRecord {
+        let uuid = |id: u8| format!("01a22d21-9704-741f-afa1-3082d00295{id:02x}");
+        let mut fields = serde_json::json!({
+            "id": uuid(id), "handle": format!("h{id}"), "type": "exec", "description": "d", "provider": "exec",
+            "mode": "sync", "is_background": false, "status": "running", "run": 1, "attempt": 1, "root": uuid(id),
+            "depth": 0, "requested_by": "user:0", "created_at": "2026-11-30T00:00:00Z", "accepted_at": "2026-11-30T00:00:00Z",
+            "updated_at": "2026-11-30T00:00:00Z", "turn_count": 0, "tool_uses": 0, "compaction_count": 0, "cwd": "/",
+            "tier": "flat", "consumed": false, "durable": true,
+        });
+        if let Some(parent) = parent {
+            fields["parent"] = uuid(parent).into();
+        }
+        serde_json::from_value(fields).unwrap()
+    }
+
+    #[test]
+    fn a_tree_shows_parents_before_children_and_loses_nobody() {
+        // Newest first, as they come; 9 has a parent that is not in the list.
+        let records =
+            [(9, Some(99)), (6, Some(2)), (5, Some(1)), (4, Some(3)), (3, Some(1)), (2, None), (1, None)]
+                .map(|(id, parent)| record(id, parent));
+        let lines: Vec<_> = branches(&records)
+            .into_iter()
+            .map(|(branch, record)| format!("{branch}{}", record.handle))
+            .collect();
+        assert_eq!(lines, ["h9", "h2", "└─ h6", "h1", "├─ h3", "│  └─ h4", "└─ h5"]);
+    }
+
+    #[test]
+    fn a_tree_of_any_depth_is_shown() {
+        let records: Vec<_> = (0..=255).rev().map(|id: u8| record(id, id.checked_sub(1))).collect();
+        assert_eq!(branches(&records).len(), 256);
+    }
 }

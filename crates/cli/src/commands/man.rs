@@ -30,7 +30,9 @@ pub(crate) fn run(args: &ManArgs, console: &Console) -> Result<u8, Failure> {
     };
     let cannot = |path: &Path, error: std::io::Error| {
         let message = format!("cannot write {}", path.display());
-        Failure::new(ErrorCode::InvalidRequest, message).because(error).hint("Name a directory that can be written.")
+        Failure::new(ErrorCode::InvalidRequest, message)
+            .because(error)
+            .hint("Name a directory that can be written.")
     };
     std::fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
     clap_mangen::generate_to(command, dir).map_err(|error| cannot(dir, error))?;
@@ -40,8 +42,8 @@ pub(crate) fn run(args: &ManArgs, console: &Console) -> Result<u8, Failure> {
 
 fn page(command: clap::Command) -> Result<String, Failure> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command)
-        .render(&mut page)
-        .map_err(|error| Failure::new(ErrorCode::InvalidRequest, "cannot make the manual page").because(error))?;
+    clap_mangen::Man::new(command).render(&mut page).map_err(|error| {
+        Failure::new(ErrorCode::InvalidRequest, "cannot make the manual page").because(error)
+    })?;
     Ok(String::from_utf8_lossy(&page).into_owned())
 }

@@ -20,7 +20,7 @@ pub(crate) fn exit_code(record: &SubagentRecord) -> u8 {
 
 /// Status as a cell.
 pub(crate) fn status_cell(status: Status, console: &Console) -> Cell {
-    Cell::exact(look::word(status, console.terminal_out), look::of(status).1)
+    Cell::exact(look::word(status, console.out.terminal), look::of(status).1)
 }
 
 /// How long the run took, or has taken so far.
@@ -75,7 +75,7 @@ pub(crate) fn tell_bad_end(record: &SubagentRecord, console: &Console) {
     if record.status.is_good() {
         return;
     }
-    let word = look::of(record.status).1.on(record.status.as_str(), console.colour_err);
+    let word = look::of(record.status).1.on(record.status.as_str(), console.err.colour);
     console.note(&format!("{} {word}: {}", record.handle, headline(record)));
     if let Some(error) = &record.error {
         if record.status != Status::Error {

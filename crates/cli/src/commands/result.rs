@@ -1,7 +1,9 @@
 //! `subagent result`: what a run brought.
 
 use clap::Args;
-use subagent_model::{BoundedText, ErrorCode, Outcome, RunNumber, Status, SubagentRecord};
+use subagent_model::{
+    BoundedText, ErrorCode, ErrorInfo, Mark, Outcome, Quality, RunNumber, Status, SubagentRecord,
+};
 use subagent_runtime::Runtime;
 
 use super::{outcome, whole};
@@ -9,6 +11,7 @@ use crate::console::Console;
 use crate::exit;
 use crate::fail::Failure;
 use crate::session::Session;
+use crate::view::text;
 
 /// Print the result of a subagent
 ///
@@ -33,107 +36,132 @@ pub(crate) struct ResultArgs {
     run: Option<u32>,
 }
 
+/// A run that has ended.
+struct Ended<'a> {
+    record: &'a SubagentRecord,
+    run: RunNumber,
+    status: Status,
+    text: Option<&'a BoundedText>,
+    marks: &'a [Mark],
+    quality: Option<Quality>,
+    error: Option<&'a ErrorInfo>,
+}
+
 /// Carries it out.
 pub(crate) async fn run(args: &ResultArgs, console: &Console) -> Result<u8, Failure> {
     let session = Session::open(console).await?;
     let id = session.client.resolve(&args.id).await?;
     let record = session.client.get(id).await?;
-    let run = args.run.map_or(record.run, RunNumber);
-    let (status, text) = find(&record, run)?;
-    let shown = match text {
-        Some(text) => print(&session, &record, run, status, text, args.full).await?,
-        None if console.json => document(console, &record, run, status, None, ""),
-        None => console.flush(),
+    let ended = find(&record, args.run.map_or(record.run, RunNumber))?;
+    let shown = if console.json {
+        document(&session, &ended, args.full).await?
+    } else {
+        print(&session, &ended, args.full).await?
     };
-    let current = run == record.run;
-    if current && !console.json {
-        outcome::tell_bad_end(&record, console);
-    }
-    if !console.json && status.is_good() && text.is_none_or(BoundedText::is_blank) {
-        console.note(outcome::NO_OUTPUT);
-    }
-    if shown && current {
+    if shown {
         // Addressed to another requester, it stays for that one.
-        let _ = session.client.ack(&session.caller, vec![id], true).await;
+        let _ = session.client.ack_run(&session.caller, id, ended.run, true).await;
     }
-    Ok(if status.is_good() { exit::DONE } else { exit::ENDED_BADLY })
+    Ok(if ended.status.is_good() { exit::DONE } else { exit::ENDED_BADLY })
 }
 
-/// Status and text of a run that has ended.
-fn find(record: &SubagentRecord, run: RunNumber) -> Result<(Status, Option<&BoundedText>), Failure> {
-    if run == record.run {
-        if record.status.is_final() {
-            return Ok((record.status, record.result.as_ref()));
-        }
+fn find(record: &SubagentRecord, run: RunNumber) -> Result<Ended<'_>, Failure> {
+    if run == record.run && !record.status.is_final() {
         let message = format!("{} has no result yet: it is {}", record.handle, record.status);
-        let hint = format!("`subagent wait {0}` waits for the end, `subagent logs -f {0}` shows its output.", record.handle);
+        let hint = format!(
+            "`subagent wait {0}` waits for the end, `subagent logs -f {0}` shows its output.",
+            record.handle
+        );
         return Err(Failure::new(ErrorCode::StillRunning, message).hint(hint));
     }
-    let earlier = record.earlier_runs.iter().find(|earlier| earlier.run == run);
-    let status = |outcome: &Outcome| outcome.status();
-    earlier.map(|earlier| (status(&earlier.outcome), earlier.result.as_ref())).ok_or_else(|| {
-        Failure::new(ErrorCode::NotFound, format!("{} has no run {run}; it is at run {}", record.handle, record.run))
+    if run == record.run {
+        return Ok(Ended {
+            record,
+            run,
+            status: record.status,
+            text: record.result.as_ref(),
+            marks: &record.marks,
+            quality: record.quality,
+            error: record.error.as_ref(),
+        });
+    }
+    let earlier = record.earlier_runs.iter().find(|earlier| earlier.run == run).ok_or_else(|| {
+        let message = format!("{} has no run {run}; it is at run {}", record.handle, record.run);
+        Failure::new(ErrorCode::NotFound, message)
+    })?;
+    Ok(Ended {
+        record,
+        run,
+        status: earlier.outcome.status(),
+        text: earlier.result.as_ref(),
+        marks: &earlier.marks,
+        quality: Some(earlier.quality),
+        error: match &earlier.outcome {
+            Outcome::Error { error } => Some(error),
+            _ => None,
+        },
     })
 }
 
-/// Prints the text; true when the reader took it.
-async fn print(
-    session: &Session<'_>,
-    record: &SubagentRecord,
-    run: RunNumber,
-    status: Status,
-    text: &BoundedText,
-    full: bool,
-) -> Result<bool, Failure> {
-    let console = session.console;
-    if console.json {
-        let mut all = String::new();
-        if full {
-            whole::each_part(session, record.id, run, text, |part| {
-                all.push_str(part);
+/// Prints the text, and beside it how the run ended; true when the reader took it.
+async fn print(session: &Session<'_>, ended: &Ended<'_>, full: bool) -> Result<bool, Failure> {
+    let (console, record) = (session.console, ended.record);
+    let taken = match ended.text {
+        None => console.flush(),
+        Some(text) if full || !text.truncated => whole::print(session, record.id, ended.run, text).await?,
+        Some(text) => {
+            console.childs_text(&text.preview);
+            console.data("\n");
+            let shown = subagent_model::text::PREVIEW_BYTES;
+            let rest = format!("all of it: subagent result {} --run {} --full", record.handle, ended.run);
+            console.note(&format!("{shown} of {} bytes; {rest}", text.bytes));
+            console.flush()
+        }
+    };
+    if ended.status.is_good() && ended.text.is_none_or(BoundedText::is_blank) {
+        console.note(outcome::NO_OUTPUT);
+    }
+    if ended.run == record.run {
+        outcome::tell_bad_end(record, console);
+    } else if let Some(error) = ended.error {
+        console.note(&format!(
+            "{} run {}: {}: {}",
+            record.handle,
+            ended.run,
+            error.code,
+            text::line(&error.message)
+        ));
+    }
+    Ok(taken)
+}
+
+async fn document(session: &Session<'_>, ended: &Ended<'_>, full: bool) -> Result<bool, Failure> {
+    let (console, record) = (session.console, ended.record);
+    let mut shown = String::new();
+    match ended.text {
+        None => {}
+        Some(text) if full => {
+            whole::each_part(session, record.id, ended.run, text, |part| {
+                shown.push_str(part);
                 true
             })
             .await?;
-        } else {
-            all.push_str(&text.preview);
         }
-        return Ok(document(console, record, run, status, Some((text, full)), &all));
+        Some(text) => shown.push_str(&text.preview),
     }
-    if full || !text.truncated {
-        return whole::print(session, record.id, run, text).await;
-    }
-    console.childs_text(&text.preview);
-    console.data("\n");
-    let shown = subagent_model::text::PREVIEW_BYTES;
-    console.note(&format!(
-        "{shown} of {} bytes; all of it: subagent result {} --full",
-        text.bytes, record.handle
-    ));
-    Ok(console.flush())
-}
-
-fn document(
-    console: &Console,
-    record: &SubagentRecord,
-    run: RunNumber,
-    status: Status,
-    told: Option<(&BoundedText, bool)>,
-    text: &str,
-) -> bool {
-    let current = run == record.run;
     console.document(&serde_json::json!({
         "id": record.id,
         "handle": record.handle,
-        "run": run,
-        "status": status,
-        "quality": record.quality.filter(|_| current),
-        "marks": if current { record.marks.as_slice() } else { &[] },
-        "error": record.error.as_ref().filter(|_| current),
+        "run": ended.run,
+        "status": ended.status,
+        "quality": ended.quality,
+        "marks": ended.marks,
+        "error": ended.error,
         "usage": record.usage,
-        "text": text,
-        "bytes": told.map_or(0, |(whole, _)| whole.bytes),
-        "sha256": told.and_then(|(whole, _)| whole.sha256.as_ref()),
-        "truncated": told.is_some_and(|(whole, full)| whole.truncated && !full),
+        "text": shown,
+        "bytes": ended.text.map_or(0, |text| text.bytes),
+        "sha256": ended.text.and_then(|text| text.sha256.as_ref()),
+        "truncated": ended.text.is_some_and(|text| text.truncated && !full),
     }));
-    console.flush()
+    Ok(console.flush())
 }

@@ -11,7 +11,7 @@ use crate::exit;
 use crate::fail::Failure;
 use crate::session::Session;
 use crate::view::look::Paint;
-use crate::view::rows::{self, Cell};
+use crate::view::rows::Cell;
 use crate::view::{text, time};
 
 /// Most lines of the result that are shown.
@@ -47,9 +47,7 @@ pub(crate) async fn run(args: &ShowArgs, console: &Console) -> Result<u8, Failur
     }
     let filter = ListFilter { parent: Some(id), limit: Some(100), ..ListFilter::default() };
     let children = session.client.list(filter).await?.items;
-    for line in rows::aligned(&card(&record, position, &children, console), console.width_out(), console.colour_out) {
-        console.line(&line);
-    }
+    console.rows(&card(&record, position, &children, console));
     tell_texts(&record, console);
     Ok(exit::DONE)
 }
@@ -61,7 +59,10 @@ fn card(
     children: &[SubagentRecord],
     console: &Console,
 ) -> Vec<Vec<Cell>> {
-    let mut rows = vec![vec![Cell::painted(record.handle.as_str(), Paint::Bold), outcome::status_cell(record.status, console)]];
+    let mut rows = vec![vec![
+        Cell::painted(record.handle.as_str(), Paint::Bold),
+        outcome::status_cell(record.status, console),
+    ]];
     let mut say = |name: &str, value: String| {
         if !value.is_empty() {
             rows.push(vec![Cell::painted(name, Paint::Dim), Cell::plain(&value)]);
@@ -84,7 +85,10 @@ fn card(
     }
     let young: Vec<_> = children.iter().map(|child| format!("{} {}", child.handle, child.status)).collect();
     say("children", young.join(", "));
-    say("labels", record.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" "));
+    say(
+        "labels",
+        record.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" "),
+    );
     say("directory", record.cwd.to_string());
     say("queued for", some(record.queued_for.as_ref().map(|reason| queued_for(reason, position))));
     say("waiting for", some(record.waiting_on.as_ref().map(waiting_on)));
@@ -105,7 +109,9 @@ fn card(
     let stop = record.stop.as_ref();
     say(
         "stop",
-        some(stop.map(|stop| format!("by {} ({}), {}", stop.actor, word(&stop.cause), time::moment(stop.at)))),
+        some(
+            stop.map(|stop| format!("by {} ({}), {}", stop.actor, word(&stop.cause), time::moment(stop.at))),
+        ),
     );
     say("end", some(record.end_reason.clone()));
     if let Some(quality) = record.quality.filter(|quality| *quality != Quality::Ok) {
@@ -173,7 +179,7 @@ fn exited(exit: &ExitFacts) -> String {
 
 /// The texts that have lines of their own: diagnostic and result.
 fn tell_texts(record: &SubagentRecord, console: &Console) {
-    let title = |title: String| console.line(&format!("\n{}", Paint::Dim.on(&title, console.colour_out)));
+    let title = |title: String| console.line(&format!("\n{}", Paint::Dim.on(&title, console.out.colour)));
     if let Some(error) = &record.error {
         title(format!("error {}", error.code));
         console.line(&format!("  {}", text::line(&error.message)));

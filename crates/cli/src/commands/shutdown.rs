@@ -95,7 +95,8 @@ async fn await_end(
     let mut pause = Duration::from_millis(2);
     while process.is_some_and(is_alive) {
         if Instant::now() >= until {
-            let message = format!("the daemon (process {}) has not ended within {}", health.pid, time::human(bound));
+            let message =
+                format!("the daemon (process {}) has not ended within {}", health.pid, time::human(bound));
             return Err(Failure::new(ErrorCode::Timeout, message).hint(format!(
                 "`kill {}` insists; its children run on. Its log is {}.",
                 health.pid,

@@ -10,7 +10,7 @@ use crate::exit;
 use crate::fail::Failure;
 use crate::session::Session;
 use crate::view::look::Paint;
-use crate::view::rows::{self, Cell};
+use crate::view::rows::Cell;
 use crate::view::{text, time};
 
 /// Show how the daemon stands
@@ -40,15 +40,14 @@ pub(crate) async fn run(_: &StatusArgs, console: &Console) -> Result<u8, Failure
         console.document(&document);
         return Ok(exit::DONE);
     }
-    for line in rows::aligned(&card(&health, &session), console.width_out(), console.colour_out) {
-        console.line(&line);
-    }
+    console.rows(&card(&health, &session));
     Ok(exit::DONE)
 }
 
 fn card(health: &Health, session: &Session<'_>) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
-    let mut say = |name: &str, value: String| rows.push(vec![Cell::painted(name, Paint::Dim), Cell::plain(&value)]);
+    let mut say =
+        |name: &str, value: String| rows.push(vec![Cell::painted(name, Paint::Dim), Cell::plain(&value)]);
     let state = match (&health.degraded, health.draining) {
         (_, true) => String::from("shutting down; it takes no new work"),
         (Some(reason), _) => format!("takes no new work: {}", text::line(reason)),
@@ -79,8 +78,11 @@ pub(super) fn recovery(found: &RecoverySummary) -> Vec<(&'static str, String)> {
         ("lost", found.lost),
         ("damaged records", found.damaged),
     ];
-    let told: Vec<_> =
-        counts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}")).collect();
+    let told: Vec<_> = counts
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(word, count)| format!("{count} {word}"))
+        .collect();
     let mut lines = Vec::new();
     if !told.is_empty() {
         lines.push(("at its start", told.join(", ")));

@@ -13,7 +13,7 @@ use crate::exit;
 use crate::fail::Failure;
 use crate::session::Session;
 use crate::view::look::Paint;
-use crate::view::rows::{self, Cell};
+use crate::view::rows::Cell;
 
 /// How often stop-all looks for runs that were spawned meanwhile.
 const ROUNDS: usize = 3;
@@ -48,9 +48,19 @@ pub(crate) struct StopArgs {
 #[derive(Debug, Default, Serialize)]
 struct Told {
     /// What was asked to stop, as it stands.
-    stopped: Vec<StopReply>,
+    stopped: Vec<Stopped>,
     /// What could not be asked to, with the reason.
     failed: Vec<Problem>,
+}
+
+/// One that was asked to stop.
+#[derive(Debug, Serialize)]
+struct Stopped {
+    #[serde(flatten)]
+    reply: StopReply,
+    /// It had ended before it was asked.
+    #[serde(skip)]
+    had_ended: bool,
 }
 
 /// Carries it out.
@@ -69,8 +79,8 @@ pub(crate) async fn run(args: &StopArgs, console: &Console) -> Result<u8, Failur
     if console.json {
         console.document(&told);
     } else {
-        let rows: Vec<_> = told.stopped.iter().map(|reply| row(reply, console)).collect();
-        rows::aligned(&rows, console.width_out(), console.colour_out).iter().for_each(|line| console.line(line));
+        let rows: Vec<_> = told.stopped.iter().map(|stopped| row(stopped, console)).collect();
+        console.rows(&rows);
         if told.stopped.is_empty() && told.failed.is_empty() {
             console.aside("nothing is live");
         }
@@ -93,8 +103,13 @@ async fn stop(session: &Session<'_>, ids: &[SubagentId], args: &StopArgs, told: 
     });
     for (id, reply) in join_all(asked).await {
         match reply {
-            Ok(reply) => told.stopped.push(reply),
-            Err(problem) if problem.ids.is_empty() => told.failed.push(problem.with_ids(vec![id.to_string()])),
+            Ok(reply) => {
+                let had_ended = !reply.accepted && reply.record.status.is_final();
+                told.stopped.push(Stopped { reply, had_ended });
+            }
+            Err(problem) if problem.ids.is_empty() => {
+                told.failed.push(problem.with_ids(vec![id.to_string()]));
+            }
             Err(problem) => told.failed.push(problem),
         }
     }
@@ -111,9 +126,11 @@ async fn stop_all(session: &Session<'_>, args: &StopArgs, told: &mut Told) -> Re
             let ids: Vec<_> = page
                 .items
                 .iter()
-                .filter(|record| record.status != Status::Stopping && (record.status == Status::Queued) == queued)
+                .filter(|record| {
+                    record.status != Status::Stopping && (record.status == Status::Queued) == queued
+                })
                 .map(|record| record.id)
-                .filter(|id| !told.stopped.iter().any(|reply| reply.record.id == *id))
+                .filter(|id| !told.stopped.iter().any(|stopped| stopped.reply.record.id == *id))
                 .collect();
             found += ids.len();
             stop(session, &ids, args, told).await;
@@ -127,7 +144,7 @@ async fn stop_all(session: &Session<'_>, args: &StopArgs, told: &mut Told) -> Re
 
 /// Until the trees are gone; the replies then tell how they ended.
 async fn wait(session: &Session<'_>, told: &mut Told) -> Result<(), Failure> {
-    for reply in &mut told.stopped {
+    for Stopped { reply, .. } in &mut told.stopped {
         for id in &reply.cascaded {
             waiting::until_end(session, *id, None, None).await?;
         }
@@ -139,13 +156,13 @@ async fn wait(session: &Session<'_>, told: &mut Told) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(reply: &StopReply, console: &Console) -> Vec<Cell> {
-    let record = &reply.record;
-    let note = match (reply.accepted, record.status.is_final()) {
-        (false, true) => format!("had ended before: {}", outcome::headline(record)),
-        (false, false) => String::from("was being stopped already"),
-        (true, _) if reply.cascaded.is_empty() => String::new(),
-        (true, _) => format!("with {} below it", reply.cascaded.len()),
+fn row(stopped: &Stopped, console: &Console) -> Vec<Cell> {
+    let (reply, record) = (&stopped.reply, &stopped.reply.record);
+    let note = match reply.accepted {
+        false if stopped.had_ended => format!("had ended before: {}", outcome::headline(record)),
+        false => String::from("was being stopped already"),
+        true if reply.cascaded.is_empty() => String::new(),
+        true => format!("with {} below it", reply.cascaded.len()),
     };
     vec![
         Cell::painted(record.handle.as_str(), Paint::Bold),

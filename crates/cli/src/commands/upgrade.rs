@@ -39,17 +39,26 @@ pub(crate) async fn run(_: &UpgradeArgs, console: &Console) -> Result<u8, Failur
     let session = Session::open(console).await.map_err(|failure| {
         let hint = "Children run on without a daemon, for hours, until their lease ends. Correct the cause and run any \
                     `subagent` command, or put the old program back and do the same: it adopts them.";
-        let problem = failure.into_problem();
+        let problem = failure.problem();
         Failure::new(problem.code, format!("the old daemon has ended and the new one did not start: {problem}")).hint(hint)
     })?;
     let health = session.client.health().await?;
+    if health.version != env!("CARGO_PKG_VERSION") {
+        let message =
+            format!("a daemon of version {} was started by another command meanwhile", health.version);
+        return Err(
+            Failure::new(ErrorCode::IllegalTransition, message).hint("Call `subagent upgrade` again.")
+        );
+    }
     if console.json {
         console.document(&serde_json::json!({ "from": before, "to": health.version, "pid": health.pid, "recovery": health.recovery }));
         return Ok(exit::DONE);
     }
     console.note(&match before {
         None => format!("no daemon was running; version {} serves now", health.version),
-        Some(before) if before == health.version => format!("the daemon was replaced; version {before} as before"),
+        Some(before) if before == health.version => {
+            format!("the daemon was replaced; version {before} as before")
+        }
         Some(before) => format!("version {before} was replaced by {}", health.version),
     });
     for (name, value) in status::recovery(&health.recovery) {

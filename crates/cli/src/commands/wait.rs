@@ -6,15 +6,15 @@ use clap::Args;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
 use subagent_model::{SubagentId, SubagentRecord};
-use subagent_runtime::Runtime;
+use subagent_runtime::{AckTarget, Runtime};
 
-use super::waiting::{Waited, until_end};
 use super::outcome;
+use super::waiting::{Waited, until_end};
 use crate::console::Console;
 use crate::exit;
 use crate::fail::Failure;
 use crate::session::Session;
-use crate::view::{rows, time};
+use crate::view::time;
 
 /// Wait for subagents to end
 ///
@@ -75,8 +75,7 @@ pub(crate) async fn run(args: &WaitArgs, console: &Console) -> Result<u8, Failur
         match waited? {
             Waited::Ended(record) => {
                 if !console.json {
-                    let row = [outcome::row(&record, console)];
-                    rows::aligned(&row, console.width_out(), console.colour_out).iter().for_each(|line| console.line(line));
+                    console.rows(&[outcome::row(&record, console)]);
                 }
                 told.ended.push(*record);
                 if args.any {
@@ -98,9 +97,10 @@ async fn finish(session: &Session<'_>, any: bool, told: &Told) -> Result<u8, Fai
         console.document(told);
     }
     if console.flush() && !told.ended.is_empty() {
-        let ended = told.ended.iter().map(|record| record.id).collect();
+        let seen = |record: &SubagentRecord| AckTarget { id: record.id, run: Some(record.run) };
+        let ended = told.ended.iter().map(seen).collect();
         // What belongs to another requester stays for that one.
-        let _ = session.client.ack(&session.caller, ended, true).await;
+        let _ = session.client.acknowledge(&session.caller, ended, true).await;
     }
     let satisfied = told.pending.is_empty() || (any && !told.ended.is_empty());
     if !satisfied {

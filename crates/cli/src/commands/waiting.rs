@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::view::time;
 
 /// The longest one request waits.
-const SLICE: Duration = Duration::from_secs(60);
+const SLICE: Duration = Duration::from_mins(1);
 /// The pause after an answer that came back early: its daemon is going down.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How much later than asked for a wait may return when the daemon is stuck.

@@ -81,7 +81,8 @@ mod tests {
         // A crashed daemon whose pid now belongs to this very test.
         let mut process = subagent_process::identify(std::process::id()).unwrap();
         process.start_time += 1;
-        let stale = Holder { process: process.clone(), socket: PathBuf::from("/x"), version: String::from("0") };
+        let stale =
+            Holder { process: process.clone(), socket: PathBuf::from("/x"), version: String::from("0") };
         std::fs::write(&path, serde_json::to_vec(&stale).unwrap()).unwrap();
         assert_eq!(holder(&path), None);
         let mut lock = Lock::try_take(&path).unwrap().unwrap();

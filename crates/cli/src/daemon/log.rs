@@ -5,23 +5,33 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// A log longer than this begins anew.
 const MOST: u64 = 5 * 1024 * 1024;
 /// How often a daemon that runs on looks at its size.
 const LOOK: Duration = Duration::from_mins(10);
 
-/// Tells to standard error. `SUBAGENT_LOG` chooses what: `info` unless it says otherwise.
+/// Tells to standard error. `SUBAGENT_LOG` chooses what: a level, or levels by module such as
+/// `info,subagent_runtime=debug`; `info` unless it says otherwise.
 pub(crate) fn start() {
-    let filter = EnvFilter::try_from_env("SUBAGENT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let wish = std::env::var("SUBAGENT_LOG").ok().filter(|wish| !wish.trim().is_empty());
+    let chosen = wish.as_ref().map(|wish| wish.parse::<Targets>());
+    let refused = matches!(chosen, Some(Err(_)));
+    // Levels by module without patterns: the matcher of `EnvFilter` alone would be a tenth of the program.
+    let filter = chosen.and_then(Result::ok).unwrap_or_else(|| Targets::new().with_default(Level::INFO));
+    let lines = tracing_subscriber::fmt::layer()
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     // Fails only when another one was set before: then there is one.
-    let _ = subscriber.try_init();
+    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    if refused {
+        tracing::warn!(SUBAGENT_LOG = wish, "not understood; logging at info");
+    }
 }
 
 /// Empties the log when it has become too long.

@@ -1,5 +1,6 @@
 //! The daemon: `subagent serve`, its lock, its socket and its log.
 
+mod engine;
 pub(crate) mod lock;
 mod log;
 pub(crate) mod serve;

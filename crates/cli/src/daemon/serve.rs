@@ -1,26 +1,21 @@
 //! `subagent serve`: takes the lock, opens the store, recovers, serves, and goes down without taking children along.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use subagent_api::{Admin, ShutdownRequest};
 use subagent_model::ErrorCode;
-use subagent_process::{Containment, LaunchError, LauncherConfig, PoolConfig, ShimLauncher, ShimPool};
-use subagent_provider::{InProcess, Registry};
-use subagent_provider_cli::Exec;
-use subagent_runtime::{Engine, EngineConfig, Shutdown, StartError};
-use subagent_store::StoreError;
-use subagent_store_sqlite::{OpenOptions, SqliteStore};
+use subagent_runtime::Shutdown;
+use subagent_store_sqlite::SqliteStore;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::lock::{self, Holder, Lock};
-use super::log;
 use super::signals::Endings;
 use super::socket;
+use super::{engine, log};
 use crate::config::{self, Settings};
 use crate::console::Console;
 use crate::fail::Failure;
@@ -65,9 +60,18 @@ pub(crate) struct ServeArgs {
     on_demand: bool,
 }
 
-/// Serves until told to end.
+/// Serves until told to end. A client that started it waits at its standard output for why it did not start.
 pub(crate) fn run(args: &ServeArgs, console: &Console) -> Result<u8, Failure> {
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let ended = start(args, console);
+    if let (true, Err(failure)) = (args.on_demand, &ended) {
+        console.json_line(&failure.problem());
+    }
+    ended
+}
+
+fn start(args: &ServeArgs, console: &Console) -> Result<u8, Failure> {
+    // What the daemon makes is for this user alone. Children get the mask that was there before: what they make is theirs.
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     if args.on_demand {
         // Fails only for the leader of a group, which a client never makes it.
         let _ = rustix::process::setsid();
@@ -82,6 +86,8 @@ pub(crate) fn run(args: &ServeArgs, console: &Console) -> Result<u8, Failure> {
         return Ok(exit::DONE);
     };
     log::start();
+    let store = engine::open_store(&paths)?;
+    rustix::process::umask(before);
     // No directory is kept from being unmounted.
     if let Err(error) = std::env::set_current_dir("/") {
         tracing::warn!(%error, "cannot leave the working directory");
@@ -94,7 +100,7 @@ pub(crate) fn run(args: &ServeArgs, console: &Console) -> Result<u8, Failure> {
         .enable_all()
         .build()
         .map_err(|error| unreachable("cannot start the daemon's threads").because(error))?;
-    let served = runtime.block_on(serve(args, &paths, &settings, shim));
+    let served = runtime.block_on(serve(args, &paths, &settings, shim, store));
     // Whatever is stuck in a system call must not hold us for long, and not at all when somebody insisted.
     let patience = if matches!(served, Ok(Ended::Orderly)) { LAST_TASKS } else { Duration::ZERO };
     runtime.shutdown_timeout(patience);
@@ -145,8 +151,10 @@ fn take_lock(paths: &Paths, patience: Duration, on_demand: bool) -> Result<Optio
             return Ok(None);
         }
         if Instant::now() >= until {
-            let who = lock::holder(&path)
-                .map_or_else(|| String::from("another process"), |holder| format!("process {}", holder.process.pid));
+            let who = lock::holder(&path).map_or_else(
+                || String::from("another process"),
+                |holder| format!("process {}", holder.process.pid),
+            );
             let message = format!("a daemon of {} is already running: {who}", paths.data.display());
             let hint = "Use it: every command finds it. `subagent shutdown` ends it; children run on.";
             // Not "unreachable": it is there.
@@ -161,18 +169,23 @@ async fn serve(
     paths: &Paths,
     settings: &Settings,
     shim: PathBuf,
+    store: SqliteStore,
 ) -> Result<Ended, Failure> {
     let mut endings = Endings::catch().map_err(|error| unreachable("cannot catch signals").because(error))?;
-    let engine = start_engine(paths, settings, shim).await?;
+    let engine = engine::start(paths, settings, shim, store).await?;
     let path = paths.own_socket();
     let (listener, published) = socket::publish(&path)
         .map_err(|error| unreachable(format!("cannot listen at {}", path.display())).because(error))?;
     let (orders, mut ordered) = mpsc::channel(4);
     let stop = CancellationToken::new();
     let runtime: Arc<dyn subagent_runtime::Runtime> = Arc::new(engine.clone());
-    let server =
+    let answering =
         tokio::spawn(subagent_api::serve(runtime, Admin { shutdown: orders }, listener, stop.clone()));
     if args.on_demand {
+        // Whoever waits there learns by its end that nothing went wrong.
+        if let Err(error) = rustix::stdio::dup2_stdout(std::io::stderr()) {
+            tracing::warn!(%error, "cannot let go of standard output");
+        }
         tokio::spawn(log::keep_short(paths.log()));
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %path.display(), "serving");
@@ -191,7 +204,7 @@ async fn serve(
         engine.shutdown(policy).await;
         published.withdraw();
         stop.cancel();
-        server.await
+        answering.await
     };
     tokio::select! {
         served = down => {
@@ -214,58 +227,6 @@ fn policy(order: ShutdownRequest) -> Shutdown {
     match order.stop_children_within_ms {
         None => Shutdown::Keep,
         Some(millis) => Shutdown::Stop { within: Duration::from_millis(millis) },
-    }
-}
-
-async fn start_engine(paths: &Paths, settings: &Settings, shim: PathBuf) -> Result<Engine, Failure> {
-    let store = SqliteStore::open(&paths.data, &OpenOptions::default()).map_err(|error| store_failure(&error, paths))?;
-    let launcher = ShimLauncher::new(LauncherConfig {
-        program: shim,
-        sockets: paths.shim_sockets(),
-        containment: Containment::Auto,
-        tag: paths.tag.clone(),
-    })
-    .map_err(launcher_failure)?;
-    let pool = ShimPool::new(launcher, PoolConfig { idle: settings.warm_shims, ..PoolConfig::default() });
-    let config = EngineConfig {
-        data_dir: paths.data.clone(),
-        limits: settings.limits.clone(),
-        graces: settings.graces,
-        child_env: child_env(paths),
-        log_limit: settings.log_limit,
-        lease: settings.lease,
-        version: String::from(env!("CARGO_PKG_VERSION")),
-    };
-    let registry = Registry::default().with(Exec).with(InProcess::default());
-    Engine::start(config, Arc::new(store), registry, Some(pool)).await.map_err(|error| match error {
-        StartError::Store(error) => store_failure(&error, paths),
-        other => Failure::new(ErrorCode::StoreFailed, "the engine cannot start").because(other),
-    })
-}
-
-/// What every child is told, so that a call within it finds this daemon.
-fn child_env(paths: &Paths) -> BTreeMap<String, String> {
-    let text = |path: &Path| path.to_string_lossy().into_owned();
-    let socket = (String::from("SUBAGENT_SOCKET"), text(&paths.own_socket()));
-    let home = paths.home.as_ref().map(|home| (String::from("SUBAGENT_HOME"), text(home)));
-    std::iter::once(socket).chain(home).collect()
-}
-
-fn store_failure(error: &StoreError, paths: &Paths) -> Failure {
-    Failure::new(error.code(), format!("the store in {} cannot be opened", paths.data.display())).because(error)
-}
-
-fn launcher_failure(error: LaunchError) -> Failure {
-    let code = if matches!(error, LaunchError::Program { .. }) {
-        ErrorCode::ShimMissing
-    } else {
-        ErrorCode::DaemonUnreachable
-    };
-    let cause = std::error::Error::source(&error).map(ToString::to_string);
-    let failure = Failure::new(code, error.to_string());
-    match cause {
-        Some(cause) => failure.because(cause),
-        None => failure,
     }
 }
 

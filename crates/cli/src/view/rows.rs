@@ -35,7 +35,8 @@ pub(crate) fn aligned(rows: &[Vec<Cell>], width: Option<usize>, colour: bool) ->
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
-            let widest = rows.iter().filter_map(|row| row.get(column)).map(|cell| text::width(&cell.text)).max();
+            let widest =
+                rows.iter().filter_map(|row| row.get(column)).map(|cell| text::width(&cell.text)).max();
             widest.unwrap_or(0).min(WIDEST)
         })
         .collect();
@@ -71,7 +72,11 @@ mod tests {
     fn sample() -> Vec<Vec<Cell>> {
         vec![
             vec![Cell::plain("HANDLE"), Cell::plain("STATUS"), Cell::plain("DESCRIPTION")],
-            vec![Cell::plain("k7q2mx"), Cell::painted("running", Paint::Cyan), Cell::plain("漢字 \u{1b}[31mwide\n and wild")],
+            vec![
+                Cell::plain("k7q2mx"),
+                Cell::painted("running", Paint::Cyan),
+                Cell::plain("漢字 \u{1b}[31mwide\n and wild"),
+            ],
         ]
     }
 

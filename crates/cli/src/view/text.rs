@@ -1,6 +1,7 @@
 //! Texts of children made safe for a terminal, and cut to a width in columns.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use unicode_width::UnicodeWidthChar;
 
@@ -47,29 +48,43 @@ impl Cleaner {
         if std::mem::take(&mut self.returned) {
             out.push('\n');
         }
-        self.state = match (self.state, char) {
-            (State::Text, '\u{7}' | '\u{9c}') | (State::TextEscape, '\\') => State::Ground,
-            (State::Text, '\u{1b}') => State::TextEscape,
-            (State::Text | State::TextEscape, _) => State::Text,
-            (_, '\u{1b}') => State::Escape,
-            (State::Escape, '[') | (State::Ground, '\u{9b}') => State::Sequence,
-            (State::Escape, ']' | 'P' | 'X' | '^' | '_')
-            | (State::Ground, '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}') => State::Text,
-            // Intermediate characters, as in ESC ( B.
-            (State::Escape, ' '..='/') => State::Escape,
-            (State::Sequence, '\u{40}'..='\u{7e}') | (State::Escape, _) => State::Ground,
-            (State::Sequence, ' '..='?') => State::Sequence,
-            (State::Sequence | State::Ground, '\r') => {
-                self.returned = true;
-                State::Ground
-            }
-            (State::Sequence | State::Ground, char) => {
-                if char == '\t' || !(char.is_control() || reorders(char)) {
-                    out.push(char);
-                }
-                State::Ground
-            }
+        self.state = match self.state {
+            State::Ground => self.ground(char, out),
+            State::Escape => match char {
+                '[' => State::Sequence,
+                ']' | 'P' | 'X' | '^' | '_' => State::Text,
+                // Begun anew, or with intermediate characters as in ESC ( B.
+                '\u{1b}' | ' '..='/' => State::Escape,
+                _ => State::Ground,
+            },
+            State::Sequence => match char {
+                '\u{1b}' => State::Escape,
+                ' '..='?' => State::Sequence,
+                '\u{40}'..='\u{7e}' => State::Ground,
+                // No sequence: it is text again.
+                _ => self.ground(char, out),
+            },
+            State::Text => match char {
+                '\u{7}' | '\u{9c}' => State::Ground,
+                '\u{1b}' => State::TextEscape,
+                _ => State::Text,
+            },
+            State::TextEscape if char == '\\' => State::Ground,
+            State::TextEscape => State::Text,
         };
+    }
+
+    fn ground(&mut self, char: char, out: &mut String) -> State {
+        match char {
+            '\u{1b}' => return State::Escape,
+            '\u{9b}' => return State::Sequence,
+            '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => return State::Text,
+            '\r' => self.returned = true,
+            '\t' => out.push(char),
+            char if char.is_control() || reorders(char) => {}
+            char => out.push(char),
+        }
+        State::Ground
     }
 }
 
@@ -103,7 +118,8 @@ pub(crate) fn json_for_terminal(json: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(json.len() + 16);
     for char in json.chars() {
         if loose(char) {
-            out.push_str(&format!("\\u{:04x}", u32::from(char)));
+            // Writing into a string cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(char));
         } else {
             out.push(char);
         }
@@ -162,7 +178,13 @@ mod tests {
     #[test]
     fn ui_08_no_text_is_wider_than_its_place() {
         for columns in 0..40 {
-            for text in ["plain text that is long enough", "漢字漢字漢字漢字漢字漢字", "🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀", "e\u{301}e\u{301}", ""] {
+            for text in [
+                "plain text that is long enough",
+                "漢字漢字漢字漢字漢字漢字",
+                "🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀",
+                "e\u{301}e\u{301}",
+                "",
+            ] {
                 assert!(width(&fit(text, columns)) <= columns, "{text} in {columns}");
             }
         }

@@ -24,7 +24,8 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         if unit.is_empty() && rest.is_empty() {
             return Err(format!("{number} of which unit? {expected}"));
         }
-        let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| String::from(expected))?;
+        let (_, factor) =
+            UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| String::from(expected))?;
         total = number
             .checked_mul(*factor)
             .and_then(|millis| total.checked_add(millis))
@@ -107,7 +108,9 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused_with_what_one_is() {
-        for text in ["", "abc", "4abc", "-1s", "1.5h", "10 s", "s", "5x", "10s5", "漢", "99999999999999999999d"] {
+        for text in
+            ["", "abc", "4abc", "-1s", "1.5h", "10 s", "s", "5x", "10s5", "漢", "99999999999999999999d"]
+        {
             let error = parse(text).unwrap_err();
             assert!(error.contains("500ms"), "{text}: {error}");
         }

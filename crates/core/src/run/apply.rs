@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use subagent_model::{
-    AttemptFacts, AttemptNumber, Event, EventKind, Outcome, RunNumber, RunRecord, SubagentId, Timestamp,
+    AttemptFacts, AttemptNumber, Event, EventKind, Outcome, RunNumber, SubagentId, Timestamp,
 };
 
-use super::state::{Delivery, DeliveryClaim, Ended, Hold, Phase, Run, Subagent};
+use super::state::{Delivery, DeliveryClaim, EarlierRun, Ended, Hold, Phase, Run, Subagent};
 
 /// A fact that cannot follow on the state: the log is damaged, or a writer is stale.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,16 +37,7 @@ pub fn born(id: SubagentId, at: Timestamp, first: &EventKind) -> Result<Subagent
         last_attempt: AttemptNumber(0),
         usage: None,
         compactions: 0,
-        run: Run {
-            number: RunNumber(1),
-            prompt: spec.prompt.clone(),
-            accepted_at: at,
-            phase: Phase::Queued { since: at, reason: subagent_model::QueueReason::Capacity },
-            attempts: vec![],
-            turns: 0,
-            tool_uses: 0,
-            delivery: Delivery::NotYet,
-        },
+        run: Run::opened(RunNumber(1), spec.prompt.clone(), at),
         earlier: vec![],
     })
 }
@@ -70,26 +61,14 @@ impl Subagent {
         match kind {
             EventKind::Accepted { .. } => return Err(illegal),
             EventKind::Resumed { prompt, requester } => {
-                let Phase::Ended(ended) = &self.run.phase else { return Err(illegal) };
-                self.earlier.push(RunRecord {
-                    run: self.run.number,
-                    outcome: ended.outcome.clone(),
-                    completed_at: ended.completed_at,
-                    result: ended.result.clone(),
-                    marks: ended.marks.clone(),
-                    attempts: std::mem::take(&mut self.run.attempts),
-                });
-                self.requester = requester.clone();
-                self.run = Run {
-                    number: self.run.number.next(),
-                    prompt: prompt.clone(),
-                    accepted_at: at,
-                    phase: Phase::Queued { since: at, reason: subagent_model::QueueReason::Capacity },
-                    attempts: vec![],
-                    turns: 0,
-                    tool_uses: 0,
-                    delivery: Delivery::NotYet,
-                };
+                if !self.is_ended() {
+                    return Err(illegal);
+                }
+                let next = Run::opened(self.run.number.next(), prompt.clone(), at);
+                let over = std::mem::replace(&mut self.run, next);
+                let asked_by = std::mem::replace(&mut self.requester, requester.clone());
+                // It has ended, so nothing is lost here.
+                self.earlier.extend(EarlierRun::of(over, asked_by));
             }
             EventKind::Queued { reason } => match &mut self.run.phase {
                 Phase::Queued { since, reason: old } => {
@@ -200,25 +179,28 @@ impl Subagent {
                 };
             }
             EventKind::Late { .. } => {}
-            EventKind::DeliveryClaimed { carrier, until } => match &mut self.run.delivery {
-                Delivery::Owed { claim, tries } => {
+            EventKind::DeliveryClaimed { of_run, carrier, until } => match self.delivery_mut(*of_run) {
+                Some(Delivery::Owed { claim, tries }) => {
                     *claim = Some(DeliveryClaim { carrier: carrier.clone(), until: *until });
                     *tries = tries.saturating_add(1);
                 }
                 _ => return Err(illegal),
             },
-            EventKind::DeliveryReturned { .. } => match &mut self.run.delivery {
-                Delivery::Owed { claim, .. } => *claim = None,
+            EventKind::DeliveryReturned { of_run, .. } => match self.delivery_mut(*of_run) {
+                Some(Delivery::Owed { claim, .. }) => *claim = None,
                 _ => return Err(illegal),
             },
-            EventKind::Acknowledged { by } => {
-                if !matches!(self.run.delivery, Delivery::Owed { .. }) {
-                    return Err(illegal);
+            EventKind::Acknowledged { of_run, by } => match self.delivery_mut(*of_run) {
+                Some(delivery @ Delivery::Owed { .. }) => {
+                    *delivery = Delivery::Consumed { at, by: by.clone() };
                 }
-                self.run.delivery = Delivery::Consumed { at, by: by.clone() };
-            }
+                _ => return Err(illegal),
+            },
         }
-        self.updated_at = self.updated_at.max(at);
+        // A lease is renewed all the time: that is no change that anyone waits for.
+        if !matches!(kind, EventKind::Renewed { .. }) {
+            self.updated_at = self.updated_at.max(at);
+        }
         self.revision += 1;
         Ok(())
     }

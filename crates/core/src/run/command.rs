@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use subagent_model::{
     AttemptNumber, BoundedText, Cause, Conclusion, ErrorCode, ExitFacts, Handle, NodeId, ProcessIdentity,
-    Requester, SpawnSpec, Status, SubagentId, Timestamp, Usage,
+    Requester, RunNumber, SpawnSpec, Status, SubagentId, Timestamp, Usage,
 };
 
 /// Everything that is decided about a subagent at its birth, after admission.
@@ -117,8 +117,10 @@ pub enum Command {
         /// Who asks, and gets the result.
         requester: Requester,
     },
-    /// A carrier takes the result for a bounded time.
+    /// A carrier takes the result of a run for a bounded time.
     ClaimDelivery {
+        /// Which run.
+        run: RunNumber,
         /// Which carrier.
         carrier: String,
         /// Until when.
@@ -126,13 +128,17 @@ pub enum Command {
     },
     /// A carrier gives its claim back.
     ReturnDelivery {
+        /// Which run.
+        run: RunNumber,
         /// Which carrier.
         carrier: String,
         /// Why.
         reason: String,
     },
-    /// The result was consumed.
+    /// The result of a run was consumed.
     Acknowledge {
+        /// Which run: a receipt for one never consumes another.
+        run: RunNumber,
         /// By whom.
         by: Requester,
     },
@@ -188,6 +194,14 @@ pub enum Refusal {
     /// A resume of a live run.
     #[error("the run is still live")]
     StillRunning,
+    /// The run was never opened.
+    #[error("there is no run {given}: the latest is {latest}")]
+    NoSuchRun {
+        /// The run that was named.
+        given: RunNumber,
+        /// The latest one.
+        latest: RunNumber,
+    },
     /// The result is addressed to someone else.
     #[error("the result is addressed to {owner}")]
     NotYours {
@@ -210,6 +224,7 @@ impl Refusal {
                 ErrorCode::IllegalTransition
             }
             Self::StillRunning => ErrorCode::StillRunning,
+            Self::NoSuchRun { .. } => ErrorCode::NotFound,
             Self::NotYours { .. } => ErrorCode::NotYours,
         }
     }

@@ -6,11 +6,11 @@
 
 use subagent_model::{
     ActivityOn, AttemptNumber, Conclusion, ErrorCode, ErrorInfo, EventKind, ExitFacts, Mark, NodeId, Outcome,
-    Quality, QueueReason, StopInfo, Timestamp,
+    Quality, QueueReason, RunNumber, StopInfo, Timestamp,
 };
 
 use super::command::{Birth, Command, Refusal};
-use super::state::{Delivery, Hold, Phase, Subagent};
+use super::state::{Delivery, Duty, Hold, Phase, Subagent};
 
 /// The facts of a birth that passed admission.
 pub fn accept(birth: Birth) -> Vec<EventKind> {
@@ -170,31 +170,39 @@ pub fn decide(state: &Subagent, command: &Command, now: Timestamp) -> Result<Vec
             ]),
             _ => Err(Refusal::StillRunning),
         },
-        Command::ClaimDelivery { carrier, until } => match &state.run.delivery {
-            Delivery::Owed { claim: Some(claim), .. } if claim.until > now && claim.carrier != *carrier => {
+        Command::ClaimDelivery { run, carrier, until } => match duty(state, *run)?.delivery {
+            Delivery::Owed { claim: Some(claim), .. } if claim.holds(now) && claim.carrier != *carrier => {
                 Err(Refusal::Claimed { carrier: claim.carrier.clone() })
             }
             Delivery::Owed { .. } => {
-                Ok(vec![EventKind::DeliveryClaimed { carrier: carrier.clone(), until: *until }])
+                let (of_run, carrier) = (*run, carrier.clone());
+                Ok(vec![EventKind::DeliveryClaimed { of_run, carrier, until: *until }])
             }
             Delivery::NotYet | Delivery::NotOwed | Delivery::Consumed { .. } => Err(illegal()),
         },
-        Command::ReturnDelivery { carrier, reason } => match &state.run.delivery {
-            Delivery::Owed { claim: Some(claim), .. } if claim.carrier == *carrier || claim.until <= now => {
-                Ok(vec![EventKind::DeliveryReturned { reason: reason.clone() }])
+        Command::ReturnDelivery { run, carrier, reason } => match duty(state, *run)?.delivery {
+            Delivery::Owed { claim: Some(claim), .. } if claim.carrier == *carrier => {
+                Ok(vec![EventKind::DeliveryReturned { of_run: *run, reason: reason.clone() }])
             }
             // The claim is someone else's, or there is none: nothing to give back.
             _ => Ok(vec![]),
         },
-        Command::Acknowledge { by } => match &state.run.delivery {
-            Delivery::Owed { .. } if state.requester == *by => {
-                Ok(vec![EventKind::Acknowledged { by: by.clone() }])
+        Command::Acknowledge { run, by } => {
+            let duty = duty(state, *run)?;
+            match duty.delivery {
+                Delivery::Owed { .. } if duty.requester == by => {
+                    Ok(vec![EventKind::Acknowledged { of_run: *run, by: by.clone() }])
+                }
+                Delivery::Owed { .. } => Err(Refusal::NotYours { owner: duty.requester.clone() }),
+                Delivery::Consumed { .. } | Delivery::NotOwed => Ok(vec![]),
+                Delivery::NotYet => Err(illegal()),
             }
-            Delivery::Owed { .. } => Err(Refusal::NotYours { owner: state.requester.clone() }),
-            Delivery::Consumed { .. } | Delivery::NotOwed => Ok(vec![]),
-            Delivery::NotYet => Err(illegal()),
-        },
+        }
     }
+}
+
+fn duty(state: &Subagent, run: RunNumber) -> Result<Duty<'_>, Refusal> {
+    state.duty(run).ok_or(Refusal::NoSuchRun { given: run, latest: state.run.number })
 }
 
 /// The hold, if `attempt` is the live one.

@@ -13,4 +13,4 @@ mod state;
 pub use apply::{IllegalEvent, born, fold};
 pub use command::{Birth, Command, Refusal};
 pub use decide::{accept, decide};
-pub use state::{Delivery, DeliveryClaim, Ended, Hold, Phase, Run, Subagent};
+pub use state::{Delivery, DeliveryClaim, Duty, EarlierRun, Ended, Hold, Phase, Run, Subagent};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use subagent_model::{
     ActivityOn, AttemptFacts, AttemptKey, AttemptNumber, BoundedText, Conclusion, ErrorInfo, ExitFacts,
-    Handle, Mark, NodeId, Outcome, Quality, QueueReason, Requester, RunNumber, RunRecord, SpawnSpec, Status,
+    Handle, Mark, NodeId, Outcome, Quality, QueueReason, Requester, RunNumber, SpawnSpec, Status,
     StopInfo, SubagentId, Timestamp, Usage,
 };
 
@@ -29,7 +29,7 @@ pub struct Subagent {
     pub requester: Requester,
     /// When it was accepted.
     pub created_at: Timestamp,
-    /// Time of the last fact.
+    /// Time of the last fact that was no renewal of a lease.
     pub updated_at: Timestamp,
     /// How many facts are folded in. A writer that expects another number is stale.
     pub revision: u64,
@@ -45,7 +45,7 @@ pub struct Subagent {
     pub run: Run,
     /// Earlier runs, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<RunRecord>,
+    pub earlier: Vec<EarlierRun>,
 }
 
 /// One piece of asking.
@@ -69,6 +69,30 @@ pub struct Run {
     #[serde(default)]
     pub tool_uses: u32,
     /// The duty to tell the requester.
+    pub delivery: Delivery,
+}
+
+/// A run after which another was opened. Its result stays readable, and owed to whoever asked for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EarlierRun {
+    /// Its number.
+    pub number: RunNumber,
+    /// Who gets its result.
+    pub requester: Requester,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// How it ended.
+    pub ended: Box<Ended>,
+    /// Its attempts, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<AttemptFacts>,
+    /// Finished turns.
+    #[serde(default)]
+    pub turns: u32,
+    /// Tool calls.
+    #[serde(default)]
+    pub tool_uses: u32,
+    /// The duty to tell its requester: a resume neither fulfils nor drops it.
     pub delivery: Delivery,
 }
 
@@ -187,6 +211,67 @@ pub struct DeliveryClaim {
     pub until: Timestamp,
 }
 
+impl DeliveryClaim {
+    /// True while others have to stand back. A claim ends by itself: once its time is over it is as good as none, so
+    /// nothing has to take it back.
+    pub fn holds(&self, now: Timestamp) -> bool {
+        self.until > now
+    }
+}
+
+/// The duty of one run to tell its requester.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Duty<'a> {
+    /// Which run.
+    pub run: RunNumber,
+    /// Who asked for it.
+    pub requester: &'a Requester,
+    /// Since when it is over; none while it is live.
+    pub ended_at: Option<Timestamp>,
+    /// How the duty stands.
+    pub delivery: &'a Delivery,
+}
+
+impl Duty<'_> {
+    /// True while the result waits to be consumed.
+    pub fn is_owed(&self) -> bool {
+        matches!(self.delivery, Delivery::Owed { .. })
+    }
+}
+
+impl Run {
+    /// A run that was just accepted.
+    pub(super) fn opened(number: RunNumber, prompt: BoundedText, at: Timestamp) -> Self {
+        Self {
+            number,
+            prompt,
+            accepted_at: at,
+            phase: Phase::Queued { since: at, reason: QueueReason::Capacity },
+            attempts: vec![],
+            turns: 0,
+            tool_uses: 0,
+            delivery: Delivery::NotYet,
+        }
+    }
+}
+
+impl EarlierRun {
+    /// What is kept of a run; `None` when it has not ended.
+    pub(super) fn of(run: Run, requester: Requester) -> Option<Self> {
+        let Phase::Ended(ended) = run.phase else { return None };
+        Some(Self {
+            number: run.number,
+            requester,
+            accepted_at: run.accepted_at,
+            ended,
+            attempts: run.attempts,
+            turns: run.turns,
+            tool_uses: run.tool_uses,
+            delivery: run.delivery,
+        })
+    }
+}
+
 impl Subagent {
     /// The status people see.
     pub fn status(&self) -> Status {
@@ -202,6 +287,14 @@ impl Subagent {
     /// True when the current run has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self.run.phase, Phase::Ended(_))
+    }
+
+    /// How the current run ended, once it has.
+    pub fn ended(&self) -> Option<&Ended> {
+        match &self.run.phase {
+            Phase::Ended(ended) => Some(ended),
+            _ => None,
+        }
     }
 
     /// Who holds the live attempt, when there is one.
@@ -230,8 +323,37 @@ impl Subagent {
         AttemptKey { subagent: self.id, run: self.run.number, attempt }
     }
 
-    /// True while a result waits to be consumed.
+    /// The duties of all runs to tell their requesters, oldest run first.
+    pub fn duties(&self) -> impl Iterator<Item = Duty<'_>> {
+        let earlier = self.earlier.iter().map(|earlier| Duty {
+            run: earlier.number,
+            requester: &earlier.requester,
+            ended_at: Some(earlier.ended.completed_at),
+            delivery: &earlier.delivery,
+        });
+        let current = Duty {
+            run: self.run.number,
+            requester: &self.requester,
+            ended_at: self.ended().map(|ended| ended.completed_at),
+            delivery: &self.run.delivery,
+        };
+        earlier.chain(std::iter::once(current))
+    }
+
+    /// The duty of one run; `None` when it was never opened.
+    pub fn duty(&self, run: RunNumber) -> Option<Duty<'_>> {
+        self.duties().find(|duty| duty.run == run)
+    }
+
+    pub(super) fn delivery_mut(&mut self, run: RunNumber) -> Option<&mut Delivery> {
+        if run == self.run.number {
+            return Some(&mut self.run.delivery);
+        }
+        self.earlier.iter_mut().find(|earlier| earlier.number == run).map(|earlier| &mut earlier.delivery)
+    }
+
+    /// True while a result of any run waits to be consumed.
     pub fn is_owed(&self) -> bool {
-        matches!(self.run.delivery, Delivery::Owed { .. })
+        self.duties().any(|duty| duty.is_owed())
     }
 }

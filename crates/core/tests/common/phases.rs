@@ -2,9 +2,9 @@
 
 use subagent_core::replay;
 use subagent_core::run::{Command, Subagent};
-use subagent_model::{AttemptNumber, Cause, ErrorCode, Mode, NodeId};
+use subagent_model::{AttemptNumber, Cause, ErrorCode, Mode, NodeId, RunNumber};
 
-use super::{at, completed, failed, owner, queued};
+use super::{at, completed, failed, owner, queued, text};
 
 pub const ONE: AttemptNumber = AttemptNumber(1);
 
@@ -22,6 +22,14 @@ pub fn stop() -> Command {
 
 pub fn conclude(children_live: bool) -> Command {
     Command::Conclude { attempt: ONE, conclusion: Box::new(completed("42 lines")), children_live }
+}
+
+pub fn resume() -> Command {
+    Command::Resume { prompt: text("go on"), requester: owner() }
+}
+
+pub fn receipt(run: u32) -> Command {
+    Command::Acknowledge { run: RunNumber(run), by: owner() }
 }
 
 /// Born at 0, then one command a second.
@@ -53,7 +61,8 @@ pub fn phases() -> Vec<(&'static str, Subagent)> {
         ("error", asynchronous(&[claim(), started(), fail])),
         ("lost", asynchronous(&[claim(), started(), gone])),
         ("stopped", asynchronous(&[claim(), started(), stop(), done.clone()])),
-        ("consumed", asynchronous(&[claim(), started(), done.clone(), Command::Acknowledge { by: owner() }])),
-        ("detached", after(Mode::Detached, &[claim(), started(), done])),
+        ("consumed", asynchronous(&[claim(), started(), done.clone(), receipt(1)])),
+        ("detached", after(Mode::Detached, &[claim(), started(), done.clone()])),
+        ("resumed", asynchronous(&[claim(), started(), done, resume()])),
     ]
 }

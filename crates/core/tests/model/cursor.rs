@@ -8,7 +8,7 @@
 
 use subagent_core::feed::{Told, Window};
 use subagent_core::run::{Command, Subagent, accept, decide, fold};
-use subagent_model::{Cause, Cursor, Event, EventKind, Mode, NodeId, Status, Timestamp};
+use subagent_model::{Cause, Cursor, Event, EventKind, Mode, NodeId, RunNumber, Status, Timestamp};
 
 use super::explore::{Move, World, must_break, must_hold};
 use crate::common::{at, birth, completed, owner, queued, text};
@@ -59,7 +59,8 @@ fn commands(state: &Subagent) -> Vec<Command> {
         Command::Gone { attempt, evidence: "nothing is left".into() },
         Command::ChildrenEnded,
         Command::Stop { actor: "user:1000".into(), cause: Cause::Requested },
-        Command::Acknowledge { by: owner() },
+        Command::Acknowledge { run: RunNumber(1), by: owner() },
+        Command::Acknowledge { run: state.run.number, by: owner() },
         Command::Resume { prompt: text("go on"), requester: owner() },
     ]
 }

@@ -1,24 +1,23 @@
-//! Results and their notices: carriers that claim, send, fail and crash; a requester that may get a result and whose
-//! receipt may come late, after the next run was opened.
+//! Results and their notices: carriers that claim, send, fail and crash; requesters that may get a result and whose
+//! receipts may come late; a resume by someone else, before or after the result of the first run was read.
 //!
 //! | Invariant | Predicate |
 //! |---|---|
-//! | 10 | `DURABLE_FIRST`, `UNTIL_CONSUMED` (liveness), `CONSUMED_WAS_HANDED_OVER`, `NOT_AFTER_THE_RECEIPT`, `ONE_CARRIER` |
+//! | 10 | `DURABLE_FIRST`, `UNTIL_CONSUMED` (liveness, for each run), `CONSUMED_WAS_HANDED_OVER`, `NOT_AFTER_THE_RECEIPT`, `ONE_CARRIER` |
 //! | 12 | all of them: the daemon crashes at every point |
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use subagent_core::delivery::{decide_for_run, owed};
 use subagent_core::need::{Need, needs};
-use subagent_core::run::{Command, Delivery, Subagent};
+use subagent_core::run::{Command, Delivery, Subagent, decide};
 use subagent_model::{AttemptNumber, Mode, NodeId, Requester, RunNumber, Timestamp};
 
 use super::explore::{Move, World, must_break, must_hold};
-use crate::common::{at, completed, owner, queued, text};
+use crate::common::{at, completed, queued, text};
 
 const DURABLE_FIRST: &str = "10: the result is durable before its notice";
-const UNTIL_CONSUMED: &str = "10: a result is told until it is consumed";
+const UNTIL_CONSUMED: &str = "10: a result is told until it is consumed, whatever comes after it";
 const CONSUMED_WAS_HANDED_OVER: &str = "10: what counts as consumed was handed to its requester";
 const NOT_AFTER_THE_RECEIPT: &str = "10: after the receipt no channel carries the body again";
 const ONE_CARRIER: &str = "10: one carrier at a time";
@@ -39,30 +38,35 @@ enum Mutant {
     SentIsConsumed,
     /// Anyone's receipt counts.
     AnyoneAcknowledges,
-    /// A receipt does not say for which run it is.
+    /// A receipt does not say for which run it is: it is taken for one of the current run.
     ReceiptWithoutRun,
+    /// A resume overwrites what the run before it owes.
+    ResumeDropsTheDuty,
 }
 
 #[derive(Clone)]
 struct DeliveryWorld {
     mutant: Option<Mutant>,
+    /// Who asked for run 1, for run 2: each gets the result of theirs and no other.
+    requesters: [&'static str; 2],
     now: i64,
     record: Rc<Subagent>,
-    /// Carriers that hold a claim as far as they know, and whether they have sent.
-    carriers: [Option<bool>; 2],
-    /// The requester got the body of run 1, of run 2.
+    /// Carriers that hold a claim as far as they know: on which run, and whether they have sent.
+    carriers: [Option<(RunNumber, bool)>; 2],
+    /// The requester of run 1, of run 2 got its body.
     got: [bool; 2],
     wake: bool,
     wrong_consumption: bool,
 }
 
+/// A duty as far as it matters: owed or consumed, and by whom it is claimed for how long.
+type DutyKey = (bool, bool, Option<(String, u64)>);
+
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    run: u32,
     ended: bool,
-    consumed: bool,
-    claim: Option<(String, u64)>,
-    carriers: [Option<bool>; 2],
+    duties: Vec<DutyKey>,
+    carriers: [Option<(RunNumber, bool)>; 2],
     got: [bool; 2],
     wake: bool,
 }
@@ -71,12 +75,19 @@ fn carrier(index: usize) -> String {
     ["wait", "notice"][index].to_owned()
 }
 
+const RUNS: [RunNumber; 2] = [RunNumber(1), RunNumber(2)];
+
+fn place(run: RunNumber) -> usize {
+    run.0 as usize - 1
+}
+
 impl DeliveryWorld {
-    fn new(mutant: Option<Mutant>) -> Self {
+    fn new(mutant: Option<Mutant>, requesters: [&'static str; 2]) -> Self {
         let mut world = Self {
             mutant,
+            requesters,
             now: 0,
-            record: Rc::new(queued(1, &owner(), Mode::Async, at(0))),
+            record: Rc::new(queued(1, &requesters[0].into(), Mode::Async, at(0))),
             carriers: [None; 2],
             got: [false; 2],
             wake: false,
@@ -90,21 +101,23 @@ impl DeliveryWorld {
         self.mutant == Some(mutant)
     }
 
-    fn run(&self) -> usize {
-        self.record.run.number.0 as usize - 1
+    fn requester(&self, run: RunNumber) -> Requester {
+        self.requesters[place(run)].into()
+    }
+
+    fn run(&self) -> RunNumber {
+        self.record.run.number
     }
 
     fn start(&mut self) {
         let owner = NodeId::from("A");
-        assert!(
-            self.tell(self.record.run.number, &Command::Claim { owner, lease_until: Timestamp::never() })
-        );
+        assert!(self.tell(&Command::Claim { owner, lease_until: Timestamp::never() }));
     }
 
     /// True when it changed something.
-    fn tell(&mut self, run: RunNumber, command: &Command) -> bool {
+    fn tell(&mut self, command: &Command) -> bool {
         let now = at(self.now);
-        let Ok(facts) = decide_for_run(&self.record, run, command, now) else { return false };
+        let Ok(facts) = decide(&self.record, command, now) else { return false };
         let mut record = (*self.record).clone();
         for fact in &facts {
             record.apply(now, fact).unwrap();
@@ -113,79 +126,109 @@ impl DeliveryWorld {
         !facts.is_empty()
     }
 
-    fn acknowledge(&self, run: usize, by: Requester) -> Option<Self> {
+    fn acknowledge(&self, run: RunNumber, by: Requester) -> Option<Self> {
         let mut to = self.clone();
-        let by = if self.is(Mutant::AnyoneAcknowledges) { owner() } else { by };
         let meant = if self.is(Mutant::ReceiptWithoutRun) { self.run() } else { run };
-        let number = RunNumber(u32::try_from(meant).unwrap() + 1);
-        if !to.tell(number, &Command::Acknowledge { by }) {
+        let by = if self.is(Mutant::AnyoneAcknowledges) { self.requester(meant) } else { by };
+        if !to.tell(&Command::Acknowledge { run: meant, by }) {
             return None;
         }
-        to.wrong_consumption |= !to.got[to.run()];
+        to.wrong_consumption |= !to.got[place(meant)];
         Some(to)
     }
 
-    /// The claim in the record is this carrier's, and still good.
-    fn holds(&self, index: usize) -> bool {
-        matches!(&self.record.run.delivery, Delivery::Owed { claim: Some(claim), .. }
-            if claim.carrier == carrier(index) && claim.until > at(self.now))
+    fn is_ended(&self, run: RunNumber) -> bool {
+        self.record.duty(run).is_some_and(|duty| duty.ended_at.is_some())
     }
 
-    fn can_send(&self, index: usize) -> bool {
-        self.carriers[index] == Some(false) && (self.holds(index) || self.is(Mutant::NoSecondLook))
+    fn is_consumed(&self, run: RunNumber) -> bool {
+        self.record.duty(run).is_some_and(|duty| matches!(duty.delivery, Delivery::Consumed { .. }))
+    }
+
+    /// The claim in the record is this carrier's, and still good.
+    fn holds(&self, index: usize, run: RunNumber) -> bool {
+        self.record.duty(run).is_some_and(|duty| {
+            matches!(duty.delivery, Delivery::Owed { claim: Some(claim), .. }
+                if claim.carrier == carrier(index) && claim.holds(at(self.now)))
+        })
+    }
+
+    /// The run that this carrier may send now.
+    fn can_send(&self, index: usize) -> Option<RunNumber> {
+        match self.carriers[index] {
+            Some((run, false)) if self.holds(index, run) || self.is(Mutant::NoSecondLook) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// The runs that a carrier that looks now would take.
+    fn free(&self) -> Vec<RunNumber> {
+        let asleep = self.is(Mutant::EdgeTriggered) && !self.wake;
+        let free = needs(&self.record, at(self.now)).into_iter().filter_map(|need| match need {
+            Need::Deliver { run } if !asleep => Some(run),
+            _ => None,
+        });
+        free.collect()
     }
 
     fn carrier_moves(&self, index: usize, push: &mut impl FnMut(String, bool, Self, Option<&'static str>)) {
         let name = carrier(index);
-        let awake = if self.is(Mutant::EdgeTriggered) {
-            self.wake
-        } else {
-            owed(&self.record).is_some_and(|owed| owed.is_free(at(self.now)))
-        };
-        if self.carriers[index].is_none() && awake {
+        for run in self.free() {
+            if self.carriers[index].is_some() {
+                break;
+            }
             let mut to = self.clone();
             let until = if self.is(Mutant::ClaimForEver) {
                 Timestamp::never()
             } else {
                 at(self.now).after(Duration::from_secs(CLAIM_TICKS))
             };
-            if to.tell(self.record.run.number, &Command::ClaimDelivery { carrier: name.clone(), until }) {
-                to.carriers[index] = Some(false);
+            if to.tell(&Command::ClaimDelivery { run, carrier: name.clone(), until }) {
+                to.carriers[index] = Some((run, false));
                 to.wake = false;
-                push(format!("{name} claims"), true, to, None);
+                push(format!("{name} claims run {run}"), true, to, None);
             }
         }
-        let early = self.is(Mutant::NoticeBeforeEnd) && !self.record.is_ended();
-        if self.can_send(index) || early {
+        let early = (self.is(Mutant::NoticeBeforeEnd) && !self.record.is_ended()).then(|| self.run());
+        if let Some(run) = self.can_send(index).or(early) {
             let mut to = self.clone();
-            to.carriers[index] = Some(true);
-            let breaks = if !self.record.is_ended() {
+            to.carriers[index] = Some((run, true));
+            let breaks = if !self.is_ended(run) {
                 Some(DURABLE_FIRST)
-            } else if matches!(self.record.run.delivery, Delivery::Consumed { .. }) {
+            } else if self.is_consumed(run) {
                 Some(NOT_AFTER_THE_RECEIPT)
             } else {
                 None
             };
             if self.is(Mutant::SentIsConsumed) {
-                let lost = to.acknowledge(self.run(), owner()).unwrap_or_else(|| to.clone());
-                push(format!("{name} sends into nothing"), false, lost, None);
+                let lost = to.acknowledge(run, self.requester(run)).unwrap_or_else(|| to.clone());
+                push(format!("{name} sends run {run} into nothing"), false, lost, None);
             }
-            to.got[self.run()] = true;
-            push(format!("{name} sends"), true, to, breaks);
+            to.got[place(run)] = true;
+            push(format!("{name} sends run {run}"), true, to, breaks);
         }
-        if self.carriers[index].is_some() && !self.holds(index) {
-            let mut to = self.clone();
-            to.carriers[index] = None;
-            push(format!("{name} sees that its claim is gone"), true, to, None);
-        } else if self.carriers[index].is_some() {
-            let mut to = self.clone();
-            to.carriers[index] = None;
-            to.tell(
-                self.record.run.number,
-                &Command::ReturnDelivery { carrier: name.clone(), reason: "it failed".into() },
-            );
+        let Some((run, _)) = self.carriers[index] else { return };
+        let mut to = self.clone();
+        to.carriers[index] = None;
+        if self.holds(index, run) {
+            to.tell(&Command::ReturnDelivery { run, carrier: name.clone(), reason: "it failed".into() });
             push(format!("{name} gives up"), false, to, None);
+        } else {
+            push(format!("{name} sees that its claim is gone"), true, to, None);
         }
+    }
+
+    fn resumed(&self) -> Self {
+        let mut to = self.clone();
+        let requester = self.requester(RUNS[1]);
+        to.tell(&Command::Resume { prompt: text("go on"), requester });
+        if self.is(Mutant::ResumeDropsTheDuty) {
+            let mut record = (*to.record).clone();
+            record.earlier[0].delivery = Delivery::NotOwed;
+            to.record = Rc::new(record);
+        }
+        to.start();
+        to
     }
 }
 
@@ -193,17 +236,19 @@ impl World for DeliveryWorld {
     type Key = Key;
 
     fn key(&self) -> Key {
-        let claim = match &self.record.run.delivery {
-            Delivery::Owed { claim: Some(claim), .. } => {
-                Some((claim.carrier.clone(), claim.until.since(at(self.now)).as_secs().min(CLAIM_TICKS + 1)))
+        let duties = self.record.duties().map(|duty| match duty.delivery {
+            Delivery::Owed { claim, .. } => {
+                // A claim whose time is over is none.
+                let claim = claim.as_ref().filter(|claim| claim.holds(at(self.now)));
+                let left = |until: Timestamp| until.since(at(self.now)).as_secs().min(CLAIM_TICKS + 1);
+                (true, false, claim.map(|claim| (claim.carrier.clone(), left(claim.until))))
             }
-            _ => None,
-        };
+            Delivery::Consumed { .. } => (false, true, None),
+            Delivery::NotYet | Delivery::NotOwed => (false, false, None),
+        });
         Key {
-            run: self.record.run.number.0,
             ended: self.record.is_ended(),
-            consumed: matches!(self.record.run.delivery, Delivery::Consumed { .. }),
-            claim,
+            duties: duties.collect(),
             carriers: self.carriers,
             got: self.got,
             wake: self.wake,
@@ -215,12 +260,11 @@ impl World for DeliveryWorld {
         let mut push = |label: String, sure: bool, to: Self, breaks: Option<&'static str>| {
             moves.push(Move { label, sure, to, breaks });
         };
-        let number = self.record.run.number;
         let mut to = self.clone();
         let conclusion = Box::new(completed("done"));
-        let attempt = AttemptNumber(number.0);
+        let attempt = AttemptNumber(self.run().0);
         if !self.record.is_ended()
-            && to.tell(number, &Command::Conclude { attempt, conclusion, children_live: false })
+            && to.tell(&Command::Conclude { attempt, conclusion, children_live: false })
         {
             to.wake = true;
             push("the run ends".into(), false, to, None);
@@ -228,30 +272,22 @@ impl World for DeliveryWorld {
         for index in 0..2 {
             self.carrier_moves(index, &mut push);
         }
-        for run in 0..=self.run() {
-            if self.got[run]
-                && let Some(to) = self.acknowledge(run, owner())
+        for run in RUNS {
+            if self.got[place(run)]
+                && let Some(to) = self.acknowledge(run, self.requester(run))
             {
-                push(format!("receipt for run {}", run + 1), true, to, None);
+                push(format!("receipt for run {run}"), true, to, None);
+            }
+            let others = self.requesters.into_iter().chain(["user:2000"]).map(Requester::from);
+            for stranger in others.filter(|other| *other != self.requester(run)) {
+                if let Some(to) = self.acknowledge(run, stranger) {
+                    push(format!("a stranger's receipt for run {run}"), false, to, None);
+                }
             }
         }
-        if let Some(to) = self.acknowledge(self.run(), Requester::from("user:2000")) {
-            push("a stranger's receipt".into(), false, to, None);
-        }
-        if let Some(Need::ReturnClaim { carrier }) = needs(&self.record, at(self.now))
-            .into_iter()
-            .find(|need| matches!(need, Need::ReturnClaim { .. }))
-        {
-            let mut to = self.clone();
-            to.tell(number, &Command::ReturnDelivery { carrier, reason: "too slow".into() });
-            push("the claim is taken back".into(), true, to, None);
-        }
-        // Only once it is consumed: what becomes of an unread result at a resume is not settled yet.
-        if number.0 == 1 && matches!(self.record.run.delivery, Delivery::Consumed { .. }) {
-            let mut to = self.clone();
-            to.tell(number, &Command::Resume { prompt: text("go on"), requester: owner() });
-            to.start();
-            push("resume".into(), false, to, None);
+        // Read or unread, claimed or not.
+        if self.run() == RUNS[0] && self.record.is_ended() {
+            push("resume".into(), false, self.resumed(), None);
         }
         // Time is sure to pass: the bound of a claim counts on it.
         push("tick".into(), true, Self { now: self.now + 1, ..self.clone() }, None);
@@ -263,32 +299,38 @@ impl World for DeliveryWorld {
         if self.wrong_consumption {
             return Some(CONSUMED_WAS_HANDED_OVER);
         }
-        (self.can_send(0) && self.can_send(1)).then_some(ONE_CARRIER)
+        let both = self.can_send(0).is_some() && self.can_send(0) == self.can_send(1);
+        both.then_some(ONE_CARRIER)
     }
 
     fn duties(&self) -> Vec<(&'static str, bool, bool)> {
-        let consumed = matches!(self.record.run.delivery, Delivery::Consumed { .. });
-        vec![(UNTIL_CONSUMED, self.record.is_ended(), consumed)]
+        let of = |name, run| (name, self.is_ended(run), self.is_consumed(run));
+        vec![of(UNTIL_CONSUMED, RUNS[0]), of(UNTIL_CONSUMED, RUNS[1])]
     }
 }
 
+const ONE_REQUESTER: [&str; 2] = ["user:1000"; 2];
+const TWO_REQUESTERS: [&str; 2] = ["user:1000", "user:1001"];
+
 #[test]
 fn the_design_holds() {
-    must_hold("delivery", DeliveryWorld::new(None));
+    must_hold("delivery, both runs for one requester", DeliveryWorld::new(None, ONE_REQUESTER));
+    must_hold("delivery, each run for another requester", DeliveryWorld::new(None, TWO_REQUESTERS));
 }
 
 #[test]
 fn invariant_10_a_result_is_durable_and_told_until_it_is_consumed() {
-    for (mutant, predicate) in [
-        (Mutant::NoticeBeforeEnd, DURABLE_FIRST),
-        (Mutant::NoSecondLook, NOT_AFTER_THE_RECEIPT),
-        (Mutant::ClaimForEver, UNTIL_CONSUMED),
-        (Mutant::EdgeTriggered, UNTIL_CONSUMED),
-        (Mutant::SentIsConsumed, CONSUMED_WAS_HANDED_OVER),
-        (Mutant::AnyoneAcknowledges, CONSUMED_WAS_HANDED_OVER),
-        (Mutant::ReceiptWithoutRun, CONSUMED_WAS_HANDED_OVER),
-        (Mutant::NoSecondLook, ONE_CARRIER),
+    for (mutant, predicate, requesters) in [
+        (Mutant::NoticeBeforeEnd, DURABLE_FIRST, ONE_REQUESTER),
+        (Mutant::NoSecondLook, NOT_AFTER_THE_RECEIPT, ONE_REQUESTER),
+        (Mutant::ClaimForEver, UNTIL_CONSUMED, ONE_REQUESTER),
+        (Mutant::EdgeTriggered, UNTIL_CONSUMED, ONE_REQUESTER),
+        (Mutant::SentIsConsumed, CONSUMED_WAS_HANDED_OVER, ONE_REQUESTER),
+        (Mutant::AnyoneAcknowledges, CONSUMED_WAS_HANDED_OVER, TWO_REQUESTERS),
+        (Mutant::ReceiptWithoutRun, CONSUMED_WAS_HANDED_OVER, ONE_REQUESTER),
+        (Mutant::ResumeDropsTheDuty, UNTIL_CONSUMED, TWO_REQUESTERS),
+        (Mutant::NoSecondLook, ONE_CARRIER, TWO_REQUESTERS),
     ] {
-        must_break(&format!("{mutant:?}"), predicate, DeliveryWorld::new(Some(mutant)));
+        must_break(&format!("{mutant:?}"), predicate, DeliveryWorld::new(Some(mutant), requesters));
     }
 }

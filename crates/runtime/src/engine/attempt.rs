@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use subagent_core::run::{Command, Refusal, Subagent};
 use subagent_model::process::{StartFailure, StartStage};
 use subagent_model::{
-    AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Outcome, Problem, Timestamp,
+    AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Outcome, Problem, ProcessIdentity, Timestamp,
 };
 use subagent_process::{ExitRecord, ExitWait, Shim, StartError, StartJob, StdinSource, exit_record, leftovers};
 use subagent_provider::{Job, Launch, ProcessLaunch, Provider, StdinPlan, Verdict};
@@ -34,7 +34,10 @@ const COMMIT_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration
 /// How long the leftovers of a lost shim may take to go.
 const LEFTOVERS: Duration = Duration::from_secs(5);
 /// Lease of a run that is not durable: its children do not outlive the daemon for long.
-const VOLATILE_LEASE: Duration = Duration::from_secs(60);
+const VOLATILE_LEASE: Duration = Duration::from_mins(1);
+
+/// How long the news of a start waits for the end of the run.
+const COMPANY: Duration = Duration::from_millis(3);
 
 /// How a task begins.
 pub(crate) enum Begin {
@@ -93,8 +96,7 @@ impl Attempt {
             Begin::Launch => self.launch().await,
             Begin::Adopt(shim) => {
                 let process = shim.started().map(|started| started.process);
-                self.tell(Command::Started { attempt: self.key.attempt, process });
-                self.watch(shim).await;
+                self.watch(shim, Some(self.started(process))).await;
             }
             Begin::Find => self.find().await,
         }
@@ -199,9 +201,7 @@ impl Attempt {
         };
         match shim.start(job).await {
             Ok(started) => {
-                let process = Some(started.process);
-                self.tell(Command::Started { attempt: self.key.attempt, process });
-                self.watch(shim).await;
+                self.watch(shim, Some(self.started(Some(started.process)))).await;
             }
             Err(StartError::Failed(failure)) => {
                 pool.release(shim);
@@ -274,7 +274,7 @@ impl Attempt {
                     let name = self.key.to_string();
                     for found in shims {
                         if found.status.attempt.as_deref() == Some(&name) {
-                            return self.watch(found.shim).await;
+                            return self.watch(found.shim, None).await;
                         }
                     }
                 }
@@ -285,15 +285,24 @@ impl Attempt {
     }
 
     /// Follows the child to its end. The only place where a process of ours is waited for.
-    async fn watch(&self, shim: Shim) {
+    ///
+    /// What is still to be `told` waits a moment for the end, so that a short run costs one commit and not two.
+    async fn watch(&self, shim: Shim, mut told: Option<Command>) {
         self.inner.tasks.set_log_end(self.key, shim.log_end());
         let lease = self.lease();
         let mut renewal = tokio::time::interval_at(tokio::time::Instant::now() + lease / 3, lease / 3);
         let mut stopping = false;
+        let company = tokio::time::sleep(COMPANY);
+        tokio::pin!(company);
         let end = loop {
             tokio::select! {
                 biased;
                 end = shim.exit() => break end,
+                () = &mut company, if told.is_some() => {
+                    if let Some(command) = told.take() {
+                        self.tell(command);
+                    }
+                }
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;
                     // A lost shim shows as the end.
@@ -306,7 +315,7 @@ impl Attempt {
         };
         match end {
             ExitWait::Exited(record) => {
-                if self.settle(&record).await
+                if self.settle(&record, told).await
                     && let Some(pool) = &self.inner.pool
                 {
                     pool.release(shim);
@@ -319,7 +328,7 @@ impl Attempt {
     }
 
     /// Ends the run with what the exit record and the log say. True once that is committed.
-    async fn settle(&self, record: &ExitRecord) -> bool {
+    async fn settle(&self, record: &ExitRecord, told: Option<Command>) -> bool {
         let verdict = if let Some(failure) = &record.start_failure {
             failed(start_problem(failure))
         } else {
@@ -327,6 +336,10 @@ impl Attempt {
         };
         if !record.tree_gone {
             tracing::error!(key = %self.key, "a process of the tree did not go within the grace after SIGKILL");
+        }
+        // In one go: the writer takes them as one batch.
+        if let Some(command) = told {
+            self.tell(command);
         }
         self.conclude(verdict).await
     }
@@ -342,7 +355,7 @@ impl Attempt {
         }
         match exit_record::read(&self.dir()) {
             Ok(Some(record)) => {
-                self.settle(&record).await;
+                self.settle(&record, None).await;
             }
             Ok(None) if self.never_launched() => self.requeue("no process was made").await,
             Ok(None) if self.started_here() || self.stop.is_cancelled() => {
@@ -426,6 +439,10 @@ impl Attempt {
         self.fail(Problem::new(ErrorCode::Panicked, what)).await;
     }
 
+    fn started(&self, process: Option<ProcessIdentity>) -> Command {
+        Command::Started { attempt: self.key.attempt, process }
+    }
+
     /// Tells a fact that nobody waits for. Should it be lost, the end tells more.
     fn tell(&self, command: Command) {
         let act =
@@ -444,7 +461,7 @@ impl Attempt {
             let act = Act { id, command, content, cascade: false, lazy: false, reply: Some(reply) };
             self.inner.send(Message::Act(Box::new(act)));
             match answer.await {
-                Ok(Ok(_)) | Ok(Err(ActError::Refused(Refusal::Stale { .. }) | ActError::NotFound(_))) => return true,
+                Ok(Ok(_) | Err(ActError::Refused(Refusal::Stale { .. }) | ActError::NotFound(_))) => return true,
                 Ok(Err(ActError::Store(error))) => {
                     tracing::warn!(key = %self.key, %error, "an end could not be stored yet");
                     tokio::time::sleep(pause).await;

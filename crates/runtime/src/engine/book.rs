@@ -101,14 +101,12 @@ impl Book {
         root: SubagentId,
         read: impl FnOnce() -> Result<u32, E>,
     ) -> Result<u32, E> {
-        match self.totals.get(&root) {
-            Some(total) => Ok(*total),
-            None => {
-                let total = read()?;
-                self.totals.insert(root, total);
-                Ok(total)
-            }
+        if let Some(total) = self.totals.get(&root) {
+            return Ok(*total);
         }
+        let total = read()?;
+        self.totals.insert(root, total);
+        Ok(total)
     }
 
     pub(crate) fn note_spawn(&mut self, parent: SubagentId, root: SubagentId, now: Timestamp) {

@@ -5,11 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use subagent_core::need::{Need, needs};
-use subagent_core::run::{Command, Subagent};
+use subagent_core::run::Subagent;
 use subagent_model::AttemptNumber;
 
 use super::attempt::{self, Begin};
-use super::writer::Message;
 use super::{Inner, clock};
 
 /// How often everything live is looked at again, in case an effect was lost.
@@ -27,13 +26,9 @@ pub(crate) fn begin(inner: &Arc<Inner>, state: &Arc<Subagent>) {
                     inner.tasks.stop(state.key_of(attempt));
                 }
             }
-            Need::ReturnClaim { carrier } => {
-                let reason = String::from("the carrier took too long");
-                inner.send(Message::act(state.id, Command::ReturnDelivery { carrier, reason }));
-            }
             // Slots are given by the writer, parents are ended by it, leases are endless on one host, and owed
             // results are read from the store by whoever asks for them.
-            Need::Slot { .. } | Need::Children | Need::Deliver | Need::Reclaim { .. } => {}
+            Need::Slot { .. } | Need::Children | Need::Deliver { .. } | Need::Reclaim { .. } => {}
         }
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use camino::Utf8Path;
-use subagent_core::run::{Command, Delivery, Phase, Subagent};
-use subagent_core::snapshot::record;
+use subagent_core::delivery::{owed, receipts};
+use subagent_core::run::{Command, Ended, Phase, Subagent};
+use subagent_core::snapshot::{record, record_of_run};
 use subagent_model::request::{
     Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart, WaitOptions,
     WaitReply,
@@ -16,15 +16,15 @@ use subagent_model::{
     Cursor, ErrorCode, Event, Problem, RunNumber, SpawnSpec, SubagentId, SubagentRecord,
 };
 use subagent_provider::bound;
-use subagent_store::{Content, ContentKind, IdempotencyKey, Resolved, Store, StoreError, StoreMode};
+use subagent_store::{Content, ContentKind, IdempotencyKey, OwedRun, Resolved, Store, StoreError, StoreMode};
 use tokio::sync::oneshot;
 
 use super::writer::{Act, ActError, Acted, Message, Spawn};
-use super::{Engine, Inner, names, output};
-use crate::runtime::{AckReply, Caller, Runtime, SpawnReply};
+use super::{Engine, Inner, cwd, names, output};
+use crate::runtime::{AckReply, AckTarget, Caller, Runtime, SpawnReply};
 
 /// Longest wait that one call may ask for. Longer ones are asked again.
-const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
 /// Wait of a call that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 /// A control call answers within this, whatever the store does.
@@ -55,6 +55,20 @@ impl Engine {
         let act = Act { id, command, content: None, cascade, lazy, reply: Some(reply) };
         self.inner.send(Message::Act(Box::new(act)));
         bounded_answer(answer).await?.map_err(Problem::from)
+    }
+
+    /// Sends a receipt to the writer; lazily, nobody waits for what comes of it.
+    fn send_receipt(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        run: RunNumber,
+        lazy: bool,
+    ) -> Option<oneshot::Receiver<Result<Acted, ActError>>> {
+        let command = Command::Acknowledge { run, by: caller.requester.clone() };
+        let (reply, answer) = (!lazy).then(oneshot::channel).unzip();
+        self.inner.send(Message::Act(Box::new(Act { id, command, content: None, cascade: false, lazy, reply })));
+        answer
     }
 
     fn known(&self, id: SubagentId) -> Result<Arc<Subagent>, Problem> {
@@ -168,22 +182,20 @@ impl Runtime for Engine {
         let ended = self.inner.waiters.register(id, run);
         // Looked at after registering: the end is either in the state or still to come.
         let state = self.known(id)?;
-        if state.run.number < run {
+        if state.duty(run).is_none() {
             return Err(not_found(format!("{id} with a run {run}")));
         }
         if state.run.number > run || state.is_ended() {
-            return Ok(WaitReply { record: record(&state), ended: true, run });
+            return Ok(waited(&state, run, true));
         }
         let wait = options.timeout_ms.map_or(DEFAULT_WAIT, Duration::from_millis).min(LONGEST_WAIT);
-        match tokio::time::timeout(wait, ended).await {
-            Ok(Ok(state)) => Ok(WaitReply { record: record(&state), ended: true, run }),
-            // The time ran out, or the engine is going down: either way the run goes on.
-            Ok(Err(_)) | Err(_) => {
-                let state = self.known(id)?;
-                let ended = state.run.number > run || state.is_ended();
-                Ok(WaitReply { record: record(&state), ended, run })
-            }
+        if let Ok(Ok(state)) = tokio::time::timeout(wait, ended).await {
+            return Ok(waited(&state, run, true));
         }
+        // The time ran out, or the engine is going down: either way the run goes on.
+        let state = self.known(id)?;
+        let ended = state.run.number > run || state.is_ended();
+        Ok(waited(&state, run, ended))
     }
 
     async fn stop(&self, caller: &Caller, id: SubagentId, request: StopRequest) -> Result<StopReply, Problem> {
@@ -201,21 +213,17 @@ impl Runtime for Engine {
     ) -> Result<TextPart, Problem> {
         let state = self.known(id)?;
         let run = run.unwrap_or(state.run.number);
-        let text = if run == state.run.number {
-            match &state.run.phase {
-                Phase::Ended(ended) => ended.result.clone(),
-                _ => {
-                    let message = format!("{} has no result yet: it is {}", state.handle, state.status());
-                    return Err(Problem::new(ErrorCode::StillRunning, message).with_ids(vec![id.to_string()]));
-                }
+        let Some(ended) = ended_run(&state, run) else {
+            if run != state.run.number {
+                return Err(not_found(format!("{id} with a run {run}")));
             }
-        } else {
-            let earlier = state.earlier.iter().find(|earlier| earlier.run == run);
-            earlier.ok_or_else(|| not_found(format!("{id} with a run {run}")))?.result.clone()
+            let message = format!("{} has no result yet: it is {}", state.handle, state.status());
+            return Err(Problem::new(ErrorCode::StillRunning, message).with_ids(vec![id.to_string()]));
         };
-        let Some(text) = text else {
-            return Ok(TextPart { text: String::new(), offset: 0, total: 0, next: None });
+        let Some(text) = &ended.result else {
+            return Ok(TextPart { run, text: String::new(), offset: 0, total: 0, next: None });
         };
+        let total = text.bytes;
         let bytes = if text.truncated {
             let store: &dyn Store = if state.spec.durable { &*self.inner.store } else { &*self.inner.memory };
             let part = store.content(id, run, ContentKind::Result, offset, max).map_err(problem)?;
@@ -228,10 +236,9 @@ impl Runtime for Engine {
             let to = from.saturating_add(max as usize).min(whole.len());
             whole[from..to].to_vec()
         };
-        let (text, taken) = whole_characters(bytes, offset, text.bytes);
-        let total = state_total(&state, run);
+        let (text, taken) = whole_characters(bytes, offset, total);
         let end = offset + taken;
-        Ok(TextPart { text, offset, total, next: Some(end).filter(|end| *end < total && taken > 0) })
+        Ok(TextPart { run, text, offset, total, next: Some(end).filter(|end| *end < total && taken > 0) })
     }
 
     async fn output(&self, id: SubagentId, from: u64, wait: Option<Duration>) -> Result<LogPage, Problem> {
@@ -244,30 +251,43 @@ impl Runtime for Engine {
         let limit = limit.clamp(1, LARGEST_PAGE);
         let mut owed = self.inner.store.owed(requester, None, limit).map_err(problem)?;
         owed.extend(self.inner.memory.owed(requester, None, limit).map_err(problem)?);
-        Ok(owed.iter().take(limit as usize).map(|state| inbox_item(state)).collect())
+        owed.sort_unstable_by_key(OwedRun::place);
+        Ok(owed.iter().take(limit as usize).filter_map(inbox_item).collect())
     }
 
-    async fn ack(&self, caller: &Caller, ids: Vec<SubagentId>, lazily: bool) -> Result<AckReply, Problem> {
+    async fn acknowledge(
+        &self,
+        caller: &Caller,
+        targets: Vec<AckTarget>,
+        lazily: bool,
+    ) -> Result<AckReply, Problem> {
         let mut reply = AckReply { acknowledged: Vec::new(), refused: Vec::new(), unconsumed: 0 };
         let mut pending = Vec::new();
-        for id in ids {
-            let command = Command::Acknowledge { by: caller.requester.clone() };
-            if lazily {
-                let act = Act { id, command, content: None, cascade: false, lazy: true, reply: None };
-                self.inner.send(Message::Act(Box::new(act)));
-                reply.acknowledged.push(id);
-                continue;
-            }
+        for AckTarget { id, run } in targets {
+            let runs = match run {
+                Some(run) => vec![run],
+                None => match self.known(id) {
+                    Ok(state) => receipts(&state, &caller.requester),
+                    Err(problem) => {
+                        reply.refused.push(problem.with_ids(vec![id.to_string()]));
+                        continue;
+                    }
+                },
+            };
             // All are sent before any is waited for, so that they share one flush.
-            let (sender, answer) = oneshot::channel();
-            let act = Act { id, command, content: None, cascade: false, lazy: false, reply: Some(sender) };
-            self.inner.send(Message::Act(Box::new(act)));
-            pending.push((id, answer));
+            let answers: Vec<_> =
+                runs.into_iter().filter_map(|run| self.send_receipt(caller, id, run, lazily)).collect();
+            pending.push((id, answers));
         }
-        for (id, answer) in pending {
-            match bounded_answer(answer).await?.map_err(Problem::from) {
-                Ok(_) => reply.acknowledged.push(id),
-                Err(refusal) => reply.refused.push(refusal.with_ids(vec![id.to_string()])),
+        for (id, answers) in pending {
+            let refused = reply.refused.len();
+            for answer in answers {
+                if let Err(refusal) = bounded_answer(answer).await?.map_err(Problem::from) {
+                    reply.refused.push(refusal.with_ids(vec![id.to_string()]));
+                }
+            }
+            if reply.refused.len() == refused {
+                reply.acknowledged.push(id);
             }
         }
         reply.unconsumed = self.inner.unconsumed(Some(&caller.requester)).map_err(problem)?;
@@ -314,15 +334,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Size of the whole result of a run.
-fn state_total(state: &Subagent, run: RunNumber) -> u64 {
-    let current = match &state.run.phase {
-        Phase::Ended(ended) if run == state.run.number => ended.result.as_ref(),
-        _ => state.earlier.iter().find(|earlier| earlier.run == run).and_then(|earlier| earlier.result.as_ref()),
-    };
-    current.map_or(0, |text| text.bytes)
-}
-
 /// The text of a part, whole characters only, and how many bytes of it are used up. A character that the end of the part
 /// splits is left for the next part.
 fn whole_characters(bytes: Vec<u8>, offset: u64, total: u64) -> (String, u64) {
@@ -341,17 +352,29 @@ fn whole_characters(bytes: Vec<u8>, offset: u64, total: u64) -> (String, u64) {
     }
 }
 
-fn inbox_item(state: &Subagent) -> InboxItem {
-    let tries = match &state.run.delivery {
-        Delivery::Owed { tries, .. } => *tries,
-        _ => 0,
-    };
-    InboxItem {
-        delivery_id: format!("{}.{}", state.id, state.run.number),
-        requester: state.requester.to_string(),
-        tries,
-        record: record(state),
+/// What the inbox tells of a run; `None` when its state does not owe it, which no store says.
+fn inbox_item(OwedRun { state, run, .. }: &OwedRun) -> Option<InboxItem> {
+    let owed = owed(state).find(|owed| owed.run == *run)?;
+    Some(InboxItem {
+        delivery_id: owed.delivery_id(),
+        run: *run,
+        requester: owed.requester.to_string(),
+        tries: owed.tries,
+        record: record_of_run(state, *run)?,
+    })
+}
+
+/// What a wait tells: the run that was waited for, though the next one may be open by now.
+fn waited(state: &Subagent, run: RunNumber, ended: bool) -> WaitReply {
+    WaitReply { record: record_of_run(state, run).unwrap_or_else(|| record(state)), ended, run }
+}
+
+/// How a run ended, the current or an earlier one; `None` while it is live.
+fn ended_run(state: &Subagent, run: RunNumber) -> Option<&Ended> {
+    if run == state.run.number {
+        return state.ended();
     }
+    state.earlier.iter().find(|earlier| earlier.number == run).map(|earlier| &*earlier.ended)
 }
 
 type Prepared = (Spawn, std::collections::BTreeMap<String, String>);
@@ -365,7 +388,7 @@ impl Engine {
         };
         let words = [&request.description, &request.idempotency_key, &request.agent_type, &request.model];
         if let Some(word) = words.into_iter().flatten().find(|word| word.len() > LONGEST_WORD) {
-            return Err(invalid(format!("a field is longer than {LONGEST_WORD} bytes: {:.40}...", word)));
+            return Err(invalid(format!("a field is longer than {LONGEST_WORD} bytes: {word:.40}...")));
         }
         let labels = &request.labels;
         if labels.len() > MOST_LABELS || labels.iter().any(|(k, v)| k.is_empty() || k.len() + v.len() > LONGEST_WORD) {
@@ -379,8 +402,8 @@ impl Engine {
         if request.deadline_ms == Some(0) {
             return Err(invalid("a deadline must be longer than nothing"));
         }
-        let cwd = request.cwd.ok_or_else(|| bad_cwd("no working directory was given"))?;
-        check_cwd(&cwd).await?;
+        let cwd = request.cwd.ok_or_else(cwd::missing)?;
+        self.inner.cwds.check(&cwd).await?;
         let (prompt, whole) = bound(request.prompt);
         let spec = SpawnSpec {
             prompt,
@@ -414,29 +437,3 @@ impl Engine {
         Ok((spawn, request.secret_env))
     }
 }
-
-fn bad_cwd(message: impl Into<String>) -> Problem {
-    Problem::new(ErrorCode::InvalidCwd, message)
-}
-
-/// One clear refusal before any process. A directory on a dead file system must not hold the caller for ever.
-async fn check_cwd(cwd: &Utf8Path) -> Result<(), Problem> {
-    if cwd.as_str().is_empty() || cwd.is_relative() {
-        return Err(bad_cwd(format!("the working directory {cwd:?} is not an absolute path")));
-    }
-    // A local stat takes microseconds; a pool thread only stands by for the case that it hangs.
-    let path = cwd.to_owned();
-    let look = tokio::task::spawn_blocking(move || {
-        let meta = std::fs::metadata(&path)?;
-        if !meta.is_dir() {
-            return Err(std::io::Error::from(std::io::ErrorKind::NotADirectory));
-        }
-        rustix::fs::access(path.as_std_path(), rustix::fs::Access::EXEC_OK).map_err(std::io::Error::from)
-    });
-    match tokio::time::timeout(Duration::from_secs(5), look).await {
-        Ok(Ok(Ok(()))) => Ok(()),
-        Ok(Ok(Err(error))) => Err(bad_cwd(format!("the working directory {cwd} cannot be entered: {error}"))),
-        Ok(Err(_)) | Err(_) => Err(bad_cwd(format!("the working directory {cwd} does not answer"))),
-    }
-}
-

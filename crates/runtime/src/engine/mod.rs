@@ -4,6 +4,7 @@ mod attempt;
 mod batch;
 mod book;
 mod clock;
+mod cwd;
 mod disk;
 mod effects;
 mod face;
@@ -32,6 +33,7 @@ use subagent_process::{ContainmentReport, ShimPool};
 use subagent_provider::Registry;
 use subagent_store::{MemoryStore, Store, StoreError};
 
+use self::cwd::Cwds;
 use self::feed::Feed;
 use self::paths::Paths;
 use self::tasks::Tasks;
@@ -123,6 +125,7 @@ pub(crate) struct Inner {
     /// Environment values that are never stored.
     pub(crate) secrets: Mutex<HashMap<SubagentId, BTreeMap<String, String>>>,
     pub(crate) pool: Option<ShimPool>,
+    pub(crate) cwds: Cwds,
     pub(crate) writer: Sender<Message>,
     pub(crate) node: NodeId,
     pub(crate) started_at: Timestamp,
@@ -167,6 +170,7 @@ impl Engine {
             tasks: Tasks::default(),
             secrets: Mutex::default(),
             pool,
+            cwds: Cwds::default(),
             writer: sender,
             started_at: clock::now(),
             gauges,

@@ -60,9 +60,8 @@ pub(crate) async fn read_end(dir: &Path, end: End<'_>, stopped: bool) -> Process
     let want_stdout = record.is_none_or(|record| record.stdout_bytes > 0);
     let want_stderr = record.is_none_or(|record| record.stderr_bytes > 0);
     let read = move || {
-        let read = |wanted, kind, head, tail| match wanted {
-            true => read_stream(&path, kind, head, tail),
-            false => Ok(StreamText::default()),
+        let read = |wanted, kind, head, tail| {
+            if wanted { read_stream(&path, kind, head, tail) } else { Ok(StreamText::default()) }
         };
         (
             read(want_stdout, Kind::Stdout, RESULT_HEAD, RESULT_TAIL),

@@ -4,8 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use subagent_core::run::Subagent;
-use subagent_model::request::attempt_dir_name;
-use subagent_model::{AttemptKey, SubagentId};
+use subagent_model::AttemptKey;
 
 /// The layout below the data directory.
 #[derive(Debug, Clone)]
@@ -24,14 +23,10 @@ impl Paths {
         std::fs::create_dir_all(&self.volatile)
     }
 
-    /// Directory of all attempts of a subagent. Runs that end with the daemon lie apart, so that the next daemon can
-    /// clear them without any record.
-    pub(crate) fn subagent(&self, id: SubagentId, durable: bool) -> PathBuf {
-        if durable { &self.attempts } else { &self.volatile }.join(id.to_string())
-    }
-
+    /// Directory of an attempt: one level, since each level costs a start. Runs that end with the daemon lie apart, so
+    /// that the next daemon can clear them without any record.
     pub(crate) fn attempt(&self, key: AttemptKey, durable: bool) -> PathBuf {
-        self.subagent(key.subagent, durable).join(attempt_dir_name(key))
+        if durable { &self.attempts } else { &self.volatile }.join(key.to_string())
     }
 
     pub(crate) fn attempt_of(&self, state: &Subagent, key: AttemptKey) -> PathBuf {

@@ -122,7 +122,7 @@ fn reap_or_list(inner: &Inner, plan: &Plan, shims: &mut BTreeMap<AttemptKey, Liv
     let strays: Vec<_> = shims.keys().filter(|key| !kept.contains(key)).copied().collect();
     for key in strays {
         let Some(stray) = shims.remove(&key) else { continue };
-        let volatile = inner.paths.subagent(key.subagent, false).exists();
+        let volatile = inner.paths.attempt(key, false).exists();
         let known = matches!(inner.store.get(key.subagent), Ok(Some(_)));
         if !volatile && !known {
             orphans.push(key.to_string());

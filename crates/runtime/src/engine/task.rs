@@ -46,12 +46,11 @@ pub(crate) async fn drive(attempt: &Attempt, body: Task) {
             None
         }
     };
-    let end = match end {
-        Some(end) => Some(end),
-        None => {
-            cancelled.cancel();
-            tokio::time::timeout(graces.term, &mut work).await.ok()
-        }
+    let end = if end.is_some() {
+        end
+    } else {
+        cancelled.cancel();
+        tokio::time::timeout(graces.term, &mut work).await.ok()
     };
     drop(work);
     let mut verdict = match end {

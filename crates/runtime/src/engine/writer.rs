@@ -259,10 +259,10 @@ impl Writer {
             }
         }
         self.assign_slots(&mut batch, now);
-        if !batch.is_empty() {
-            self.commit(batch, answers);
-        } else {
+        if batch.is_empty() {
             self.answer(answers, &HashMap::new(), None);
+        } else {
+            self.commit(batch, answers);
         }
         for id in looks {
             if let Some(state) = self.inner.live(id) {
@@ -503,7 +503,7 @@ impl Writer {
         for state in committed.values() {
             effects::begin(&self.inner, state);
         }
-        self.answer(answers, &committed, failure);
+        self.answer(answers, &committed, failure.as_ref());
     }
 
     /// Makes committed states the ones that everybody sees.
@@ -532,9 +532,9 @@ impl Writer {
         &mut self,
         answers: Vec<Answer>,
         committed: &HashMap<SubagentId, Arc<Subagent>>,
-        failure: Option<StoreError>,
+        failure: Option<&StoreError>,
     ) {
-        let failed = || failure.clone().unwrap_or(StoreError::Backend { reason: String::from("nothing was kept") });
+        let failed = || failure.cloned().unwrap_or(StoreError::Backend { reason: String::from("nothing was kept") });
         for answer in answers {
             // A caller that went away is no concern of the writer.
             match answer {

@@ -17,7 +17,6 @@ CREATE TABLE subagent (
     revision      INTEGER NOT NULL,
     status        TEXT    NOT NULL,
     live          INTEGER NOT NULL CHECK (live IN (0, 1)),
-    owed          INTEGER NOT NULL CHECK (owed IN (0, 1)),
     ended_at      INTEGER,
     requester     TEXT    NOT NULL,
     parent        BLOB,
@@ -27,13 +26,24 @@ CREATE TABLE subagent (
     state         TEXT    NOT NULL
 ) STRICT;
 
--- Partial indices: a step between live states touches none of them, an end touches three.
+-- Partial indices: a step between live states touches none of them, an end touches two.
 CREATE INDEX subagent_live ON subagent (id) WHERE live = 1;
 CREATE INDEX subagent_ended ON subagent (status, id, requester) WHERE live = 0;
-CREATE INDEX subagent_owed ON subagent (requester, ended_at, id) WHERE owed = 1;
 CREATE INDEX subagent_requester ON subagent (requester, id);
 CREATE INDEX subagent_child ON subagent (parent, id) WHERE parent IS NOT NULL;
 CREATE UNIQUE INDEX subagent_key ON subagent (key_requester, key) WHERE key IS NOT NULL;
+
+-- Every ended run that its requester has not consumed: written with its end, removed with its receipt. What is asked of it
+-- all stands in the index.
+CREATE TABLE outbox (
+    id        BLOB    NOT NULL,
+    run       INTEGER NOT NULL,
+    requester TEXT    NOT NULL,
+    ended_at  INTEGER NOT NULL,
+    PRIMARY KEY (id, run)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX outbox_place ON outbox (requester, ended_at, id, run);
 
 -- Births below each root, over the whole life of the tree.
 CREATE TABLE tree (

@@ -3,10 +3,10 @@
 use std::ops::Deref;
 
 use subagent_core::run::Command;
-use subagent_model::{BoundedText, Mode, Outcome, Requester, Timestamp};
+use subagent_model::{Cause, Cursor, Mode, Outcome, Requester, RunNumber, Timestamp};
 
 use super::Samples;
-use crate::Store;
+use crate::{OwedRun, Store};
 
 /// An end is owed until it is acknowledged, claims of carriers notwithstanding; nobody is owed a detached one.
 pub fn ends_are_owed_until_acknowledged<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
@@ -18,17 +18,20 @@ pub fn ends_are_owed_until_acknowledged<H: Deref<Target: Store + Sized>>(make: i
     assert_eq!(count(), (0, 0));
     let ended = samples.end(&*store, &state, Outcome::Completed);
     assert_eq!(count(), (1, 1));
-    let claim = Command::ClaimDelivery { carrier: String::from("sse"), until: Timestamp::never() };
+    let claim = Command::ClaimDelivery {
+        run: state.run.number,
+        carrier: String::from("sse"),
+        until: Timestamp::never(),
+    };
     let claimed = samples.run(&*store, &ended, &claim);
-    assert_eq!(store.owed(Some(&me), None, 10).unwrap(), vec![claimed.clone()]);
+    assert_eq!(store.owed(Some(&me), None, 10).unwrap(), OwedRun::of(&claimed));
     assert_eq!(store.owed_count(Some(&Requester::from("someone"))).unwrap(), 0);
     let consumed = samples.acknowledge(&*store, &claimed);
     assert_eq!(count(), (0, 0));
     assert_eq!(store.owed(None, None, 10).unwrap(), vec![]);
     // The next run is asked for by someone else, and owed to them.
     let you = Requester::from("someone");
-    let prompt = BoundedText::whole("go on").unwrap();
-    let resumed = samples.run(&*store, &consumed, &Command::Resume { prompt, requester: you.clone() });
+    let resumed = samples.run(&*store, &consumed, &Samples::resume(&you));
     samples.end(&*store, &resumed, Samples::failure());
     assert_eq!(count(), (1, 0));
     assert_eq!(store.owed_count(Some(&you)).unwrap(), 1);
@@ -55,25 +58,71 @@ pub fn the_oldest_end_comes_first<H: Deref<Target: Store + Sized>>(make: impl Fn
     for place in [4, 0, 8, 3, 7, 1, 6, 2, 5] {
         ended.push(samples.end(&*store, &born[place], Outcome::Completed));
     }
+    let owed: Vec<_> = ended.iter().flat_map(OwedRun::of).collect();
     let pages = |requester: Option<&Requester>| {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let page = store.owed(requester, after, 2).unwrap();
             assert!(page.len() <= 2);
             let Some(last) = page.last() else { return all };
-            after = Some(last.id);
+            after = Some(last.place());
             all.extend(page);
         }
     };
-    assert_eq!(pages(None), ended);
-    let yours: Vec<_> = ended.iter().filter(|state| state.requester == you).cloned().collect();
+    assert_eq!(pages(None), owed);
+    let yours: Vec<_> = owed.iter().filter(|owed| owed.state.requester == you).cloned().collect();
     assert_eq!(pages(Some(&you)), yours);
     assert_eq!(store.owed_count(Some(&you)).unwrap(), yours.len() as u64);
-    // An end that was acknowledged meanwhile keeps its place for those who continue after it.
-    let first = samples.acknowledge(&*store, &ended[0]);
-    assert_eq!(store.owed(None, Some(first.id), 100).unwrap(), ended[1..]);
-    assert_eq!(store.owed(None, None, 100).unwrap(), ended[1..]);
-    // An unknown place is the beginning.
-    assert_eq!(store.owed(None, Some(Samples::id(999)), 1).unwrap(), ended[1..2]);
+    // The place of a run that was acknowledged meanwhile is still one to continue from.
+    samples.acknowledge(&*store, &ended[0]);
+    assert_eq!(store.owed(None, Some(owed[0].place()), 100).unwrap(), owed[1..]);
+    assert_eq!(store.owed(None, None, 100).unwrap(), owed[1..]);
     assert_eq!(store.owed(None, None, 0).unwrap(), vec![]);
+}
+
+/// A resume drops nothing: every run is owed to whoever asked for it, while the next one is live, and until its own
+/// receipt.
+pub fn every_run_is_owed_to_its_own_requester<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
+    let store = make();
+    let mut samples = Samples::default();
+    let first = Samples::commit(&*store, samples.birth());
+    let (me, you) = (first.requester.clone(), Requester::from("someone"));
+    let counts = || [None, Some(&me), Some(&you)].map(|who| store.owed_count(who).unwrap());
+    let runs = |who: &Requester| {
+        let owed = store.owed(Some(who), None, 10).unwrap();
+        owed.iter().map(|owed| (owed.state.revision, owed.run.0)).collect::<Vec<_>>()
+    };
+    let ended = samples.end(&*store, &first, Outcome::Completed);
+    let resumed = samples.run(&*store, &ended, &Samples::resume(&you));
+    assert_eq!(store.live().unwrap().items, vec![resumed.clone()]);
+    assert_eq!((counts(), runs(&me)), ([1, 1, 0], vec![(resumed.revision, 1)]));
+    let ended = samples.end(&*store, &resumed, Samples::failure());
+    assert_eq!((counts(), runs(&me), runs(&you)), (
+        [2, 1, 1],
+        vec![(ended.revision, 1)],
+        vec![(ended.revision, 2)]
+    ));
+    // Run by run, page by page.
+    let all = OwedRun::of(&ended);
+    assert_eq!(store.owed(None, None, 1).unwrap(), all[..1]);
+    assert_eq!(store.owed(None, Some(all[0].place()), 10).unwrap(), all[1..]);
+    let third = samples.run(&*store, &ended, &Samples::resume(&me));
+    let stopped = samples.run(
+        &*store,
+        &third,
+        &Command::Stop { actor: String::from("user:1000"), cause: Cause::Requested },
+    );
+    assert_eq!(counts(), [3, 2, 1]);
+    // Receipts in any order; what is left is owed as before, and keeps the record.
+    let state = samples.acknowledge(&*store, &stopped);
+    assert_eq!(counts(), [2, 1, 1]);
+    let receipt = |run, by: &Requester| Command::Acknowledge { run: RunNumber(run), by: by.clone() };
+    let state = samples.run(&*store, &state, &receipt(1, &me));
+    assert_eq!((counts(), runs(&you)), ([1, 0, 1], vec![(state.revision, 2)]));
+    assert_eq!(store.delete(&[state.id]).unwrap(), 0);
+    let events = store.events(Cursor(0), 1_000).unwrap();
+    assert_eq!((events.last().unwrap().run, state.run.number), (RunNumber(1), RunNumber(3)));
+    samples.run(&*store, &state, &receipt(2, &you));
+    assert_eq!((counts(), store.owed(None, None, 10).unwrap()), ([0, 0, 0], vec![]));
+    assert_eq!(store.delete(&[state.id]).unwrap(), 1);
 }

@@ -4,10 +4,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use subagent_core::run::{Command, Phase, Subagent, decide, fold};
-use subagent_model::{AttemptNumber, BoundedText, Cause, Cursor, Outcome, Timestamp, Usage};
+use subagent_model::{AttemptNumber, Cause, Cursor, Outcome, RunNumber, Timestamp, Usage};
 
 use super::Samples;
-use crate::{Store, Transition, audit};
+use crate::{OwedRun, Store, Transition, audit};
 
 /// Random lives in random batches: afterwards the events of each fold to its stored state, value for value.
 pub fn events_fold_to_the_stored_state<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
@@ -50,6 +50,12 @@ pub fn events_fold_to_the_stored_state<H: Deref<Target: Store + Sized>>(make: im
         assert_eq!(folded.as_ref(), Some(&**state));
         assert_eq!(store.get(state.id).unwrap().as_ref(), Some(state));
     }
+    // What is owed is what the states owe.
+    let mut owed: Vec<_> = states.iter().flat_map(OwedRun::of).collect();
+    owed.sort_by_key(OwedRun::place);
+    assert!(owed.iter().any(|owed| owed.run < owed.state.run.number), "no earlier run is owed");
+    assert_eq!(store.owed(None, None, u32::MAX).unwrap(), owed);
+    assert_eq!(store.owed_count(None).unwrap(), owed.len() as u64);
     let seen = audit(&*store).unwrap();
     assert_eq!(
         (seen.records, seen.events, seen.problems),
@@ -59,6 +65,8 @@ pub fn events_fold_to_the_stored_state<H: Deref<Target: Store + Sized>>(make: im
 
 fn command(chance: &mut Chance, state: &Subagent) -> Command {
     let attempt = AttemptNumber(state.last_attempt.0.saturating_sub(u32::from(chance.below(8) == 0)));
+    // Now and then a receipt for an earlier run.
+    let run = RunNumber(state.run.number.0.saturating_sub(u32::from(chance.below(3) == 0)));
     let carrier = String::from("sse");
     match chance.below(14) {
         0 | 1 => Samples::claim(),
@@ -88,12 +96,9 @@ fn command(chance: &mut Chance, state: &Subagent) -> Command {
         9 => Command::Stop { actor: String::from("me"), cause: Cause::Requested },
         10 if matches!(state.run.phase, Phase::Waiting { .. }) => Command::ChildrenEnded,
         10 => Command::Gone { attempt, evidence: String::from("nothing is left") },
-        11 => Command::ClaimDelivery { carrier, until: Timestamp::never() },
-        12 => Command::Acknowledge { by: state.requester.clone() },
-        _ => {
-            let prompt = BoundedText::whole("go on").unwrap();
-            Command::Resume { prompt, requester: state.requester.clone() }
-        }
+        11 => Command::ClaimDelivery { run, carrier, until: Timestamp::never() },
+        12 => Command::Acknowledge { run, by: state.requester.clone() },
+        _ => Samples::resume(&state.requester),
     }
 }
 

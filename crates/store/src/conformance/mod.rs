@@ -25,7 +25,9 @@ pub use commit::{
     steps_that_do_not_fit_are_refused,
 };
 pub use content::{texts_are_read_in_parts, texts_belong_to_their_run};
-pub use delivery::{ends_are_owed_until_acknowledged, the_oldest_end_comes_first};
+pub use delivery::{
+    ends_are_owed_until_acknowledged, every_run_is_owed_to_its_own_requester, the_oldest_end_comes_first,
+};
 pub use fold::events_fold_to_the_stored_state;
 pub use listing::{filters_are_joined_by_and, live_ones_are_told, pages_follow_each_other};
 pub use names::names_are_resolved;
@@ -47,6 +49,7 @@ macro_rules! conformance_tests {
             cursors_have_no_gaps,
             ends_are_owed_until_acknowledged,
             events_fold_to_the_stored_state,
+            every_run_is_owed_to_its_own_requester,
             filters_are_joined_by_and,
             live_ones_are_told,
             names_are_resolved,

@@ -90,6 +90,17 @@ impl Samples {
         Command::Claim { owner: NodeId::from("node-1"), lease_until: Timestamp::never() }
     }
 
+    /// The receipt of the requester for the current run.
+    pub fn receipt(state: &Subagent) -> Command {
+        Command::Acknowledge { run: state.run.number, by: state.requester.clone() }
+    }
+
+    /// The next run, asked for by `requester`.
+    pub fn resume(requester: &Requester) -> Command {
+        let prompt = BoundedText::whole("go on").unwrap();
+        Command::Resume { prompt, requester: requester.clone() }
+    }
+
     /// The end of an attempt with this outcome.
     pub fn conclude(attempt: AttemptNumber, outcome: Outcome, result: &str) -> Command {
         let conclusion = Conclusion {
@@ -135,9 +146,9 @@ impl Samples {
         self.run(store, &state, &Self::conclude(attempt, outcome, "done"))
     }
 
-    /// Commits the acknowledgement of an end.
+    /// Commits the acknowledgement of the end of the current run.
     pub fn acknowledge(&mut self, store: &impl Store, state: &Subagent) -> Arc<Subagent> {
-        self.run(store, state, &Command::Acknowledge { by: state.requester.clone() })
+        self.run(store, state, &Self::receipt(state))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A foreground run from its start to its printed result. The result counts as consumed only once it was printed.
 
-use subagent_model::request::StopRequest;
 use subagent_model::SubagentRecord;
+use subagent_model::request::StopRequest;
 use subagent_runtime::{Runtime, SpawnReply};
 use tokio::signal::unix::Signal;
 
@@ -18,7 +18,11 @@ pub(super) async fn to_the_end(
     reply: SpawnReply,
     mut interrupts: Signal,
 ) -> Result<u8, Failure> {
-    let ended = if reply.ended { Some(Box::new(reply.record)) } else { watch(session, &reply.record, &mut interrupts).await? };
+    let ended = if reply.ended {
+        Some(Box::new(reply.record))
+    } else {
+        watch(session, &reply.record, &mut interrupts).await?
+    };
     match ended {
         Some(record) => tell(session, &record).await,
         None => Ok(exit::PENDING),
@@ -79,16 +83,16 @@ async fn tell(session: &Session<'_>, record: &SubagentRecord) -> Result<u8, Fail
         if record.status.is_good() {
             let blank = record.result.as_ref().is_none_or(subagent_model::BoundedText::is_blank);
             let notes = outcome::marks(record);
-            if blank || !notes.is_empty() {
-                let what = if blank { outcome::NO_OUTPUT } else { "" };
-                console.aside(&format!("{} {} {what} {notes}", record.handle, record.status).replace("  ", " "));
+            let told = [if blank { outcome::NO_OUTPUT } else { "" }, notes.as_str()];
+            for note in told.into_iter().filter(|note| !note.is_empty()) {
+                console.aside(&format!("{} {}: {note}", record.handle, record.status));
             }
         }
         taken
     };
     if taken {
         // What cannot be acknowledged now stays in the inbox; the result was printed all the same.
-        let _ = session.client.ack(&session.caller, vec![record.id], true).await;
+        let _ = session.client.ack_run(&session.caller, record.id, record.run, true).await;
     }
     Ok(outcome::exit_code(record))
 }

@@ -88,7 +88,7 @@ pub(crate) struct RunArgs {
     /// How the program gets the prompt
     #[arg(long, value_name = "HOW", value_enum, default_value_t = request::Via::Stdin)]
     prompt_via: request::Via,
-    /// What of the program's output is the result: whole, last-line, or json:/POINTER for a field of its last JSON line
+    /// What of the output is the result: whole, last-line, or json: and the pointer of a field of its last JSON line
     #[arg(long, value_name = "WHAT", default_value = "whole", value_parser = request::result_from)]
     result: subagent_model::ResultFrom,
     /// Read the prompt from a file, or from standard input with -
@@ -111,12 +111,11 @@ pub(crate) async fn run(args: &RunArgs, console: &Console) -> Result<u8, Failure
         let reply = spawn(&session, &request).await?;
         return Ok(told(&session, &reply));
     }
-    let seen = console.terminal_err && !console.json;
+    let seen = console.err.terminal && !console.json;
     request.wait_ms = Some(time::millis(if seen { FIRST_WAIT_SEEN } else { FIRST_WAIT }));
     // From here on Ctrl-C is ours; one that comes before there is an id is kept until there is one.
-    let interrupts = signal(SignalKind::interrupt()).map_err(|error| {
-        Failure::new(ErrorCode::DaemonUnreachable, "cannot catch Ctrl-C").because(error)
-    })?;
+    let interrupts = signal(SignalKind::interrupt())
+        .map_err(|error| Failure::new(ErrorCode::DaemonUnreachable, "cannot catch Ctrl-C").because(error))?;
     let reply = spawn(&session, &request).await?;
     follow::to_the_end(&session, reply, interrupts).await
 }

@@ -34,15 +34,16 @@ impl Progress {
     /// Begins, if a terminal is there to show it.
     pub(super) fn begin(session: &Session<'_>, record: &SubagentRecord) -> Self {
         let console = session.console;
-        if !console.terminal_err || console.json {
+        if !console.err.terminal || console.json {
             return Self { bar: None };
         }
-        let template = if console.colour_err {
+        let template = if console.err.colour {
             "{spinner:.cyan} {prefix} {elapsed} {wide_msg:.dim}"
         } else {
             "{spinner} {prefix} {elapsed} {wide_msg}"
         };
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.set_prefix(prefix(record));
         bar.enable_steady_tick(TICK);
@@ -68,7 +69,8 @@ impl Progress {
             match session.client.output(id, from, Some(LOOK)).await {
                 Ok(page) => {
                     from = page.next;
-                    let said = page.parts.iter().filter(|part| part.stream == "stdout" || part.stream == "stderr");
+                    let said =
+                        page.parts.iter().filter(|part| part.stream == "stdout" || part.stream == "stderr");
                     if let Some(line) = said.rev().find_map(|part| text::last_line(&part.text)) {
                         bar.set_message(line);
                     }

@@ -83,7 +83,9 @@ pub(super) fn build(args: &RunArgs) -> Result<SpawnRequest, Failure> {
         labels: args.label.iter().cloned().collect(),
         durable: !args.no_durable,
         // With a key of its own, a request whose answer was lost can be asked again.
-        idempotency_key: Some(args.idempotency_key.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string())),
+        idempotency_key: Some(
+            args.idempotency_key.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),
+        ),
         wait_ms: None,
     })
 }
@@ -112,7 +114,8 @@ fn prompt(args: &RunArgs) -> Result<String, Failure> {
     } else {
         std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes))
     };
-    let cannot = || Failure::new(ErrorCode::InvalidRequest, format!("cannot read the prompt from {}", file.display()));
+    let cannot =
+        || Failure::new(ErrorCode::InvalidRequest, format!("cannot read the prompt from {}", file.display()));
     read.map_err(|error| cannot().because(error).hint("Name a readable file, or - for standard input."))?;
     String::from_utf8(bytes).map_err(|error| cannot().because(error).hint("A prompt must be UTF-8."))
 }
@@ -146,22 +149,17 @@ fn environment(own: &Variables, named: &[String]) -> Result<(Variables, Variable
     let (mut secret, mut env): (Variables, Variables) =
         captured.into_iter().partition(|(name, _)| name.to_ascii_lowercase().ends_with("_proxy"));
     for given in named {
-        let (name, value) = match given.split_once('=') {
-            Some((name, value)) => (name.to_owned(), value.to_owned()),
-            None => {
-                let value = own.get(given).ok_or_else(|| {
-                    let message = format!("--env {given}: there is no such variable, or it is not UTF-8");
-                    Failure::new(ErrorCode::InvalidRequest, message)
-                        .hint("Set it, or give a value: --env NAME=VALUE.")
-                })?;
-                (given.clone(), value.clone())
-            }
-        };
+        let inherited = || own.get(given).map(|value| (given.as_str(), value.as_str()));
+        let (name, value) = given.split_once('=').or_else(inherited).ok_or_else(|| {
+            let message = format!("--env {given}: there is no such variable, or it is not UTF-8");
+            Failure::new(ErrorCode::InvalidRequest, message)
+                .hint("Set it, or give a value: --env NAME=VALUE.")
+        })?;
         if name.is_empty() {
             return Err(Failure::new(ErrorCode::InvalidRequest, "--env needs a name: NAME or NAME=VALUE"));
         }
-        env.remove(&name);
-        secret.insert(name, value);
+        env.remove(name);
+        secret.insert(name.to_owned(), value.to_owned());
     }
     Ok((env, secret))
 }

@@ -24,7 +24,9 @@ impl<S: Sync> FromRequestParts<S> for From {
                 .to_str()
                 .ok()
                 .filter(|name| !name.is_empty() && name.len() <= LONGEST)
-                .ok_or_else(|| Refused::invalid(format!("{REQUESTER_HEADER} must be 1 to {LONGEST} visible characters")))?,
+                .ok_or_else(|| {
+                    Refused::invalid(format!("{REQUESTER_HEADER} must be 1 to {LONGEST} visible characters"))
+                })?,
         };
         Ok(Self(Caller { requester: Requester::from(name) }))
     }

@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use subagent_model::request::{
     Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart, WaitOptions,
 };
-use subagent_model::{Cursor, ErrorCode, Event, Problem, RunNumber, RunRecord, Status, SubagentId, SubagentRecord};
+use subagent_model::{
+    Cursor, ErrorCode, Event, Problem, RunNumber, RunRecord, Status, SubagentId, SubagentRecord,
+};
 use subagent_runtime::{AckReply, AckTarget, Runtime};
 
 use crate::ack_body::{self, Ack};
@@ -45,7 +47,8 @@ const EVENTS: u32 = 256;
 
 fn parsed<T: DeserializeOwned>(body: Body) -> Answer<T> {
     let bytes = body?;
-    serde_json::from_slice(&bytes).map_err(|error| Refused::invalid(format!("the body is not valid: {error}")))
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Refused::invalid(format!("the body is not valid: {error}")))
 }
 
 fn parsed_or_default<T: DeserializeOwned + Default>(body: Body) -> Answer<T> {
@@ -67,7 +70,8 @@ pub(crate) async fn spawn(
 ) -> Answer<Response> {
     let mut request: SpawnRequest = parsed(body)?;
     if let Some(key) = headers.get("idempotency-key") {
-        let key = key.to_str().map_err(|_| Refused::invalid("the idempotency key must be visible characters"))?;
+        let key =
+            key.to_str().map_err(|_| Refused::invalid("the idempotency key must be visible characters"))?;
         request.idempotency_key = Some(key.to_owned());
     }
     let reply = app.runtime.spawn(&caller.0, request).await?;
@@ -334,9 +338,10 @@ pub(crate) async fn events(
         Some(name) => Some(app.id(name).await?),
         None => None,
     };
-    let wants_json = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).is_some_and(|accept| {
-        accept.split(',').any(|kind| kind.trim().starts_with("application/json"))
-    });
+    let wants_json = headers
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.split(',').any(|kind| kind.trim().starts_with("application/json")));
     if wants_json {
         let wait = query.wait_ms.map(Duration::from_millis).map(|wait| wait.min(LONGEST_POLL));
         let mut items = app.runtime.events(after, query.limit.unwrap_or(EVENTS), wait).await?;
@@ -362,7 +367,8 @@ async fn next_event(
             after = event.seq;
             if only.is_none_or(|only| only == event.subagent) {
                 let text = serde_json::to_string(&event).unwrap_or_default();
-                let sent = sse::Event::default().id(event.seq.to_string()).event(event.kind.name()).data(text);
+                let sent =
+                    sse::Event::default().id(event.seq.to_string()).event(event.kind.name()).data(text);
                 return Some((Ok(sent), (app, after, page)));
             }
         }
@@ -389,9 +395,11 @@ pub(crate) async fn openapi() -> Json<serde_json::Value> {
 
 pub(crate) async fn shutdown(State(app): App, body: Body) -> Answer<StatusCode> {
     let request: ShutdownRequest = parsed_or_default(body)?;
-    app.admin.shutdown.send(request).await.map_err(|_| {
-        Refused(Problem::new(ErrorCode::Draining, "the daemon is shutting down already"))
-    })?;
+    app.admin
+        .shutdown
+        .send(request)
+        .await
+        .map_err(|_| Refused(Problem::new(ErrorCode::Draining, "the daemon is shutting down already")))?;
     Ok(StatusCode::ACCEPTED)
 }
 

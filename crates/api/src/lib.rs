@@ -10,8 +10,8 @@ mod handlers;
 mod openapi;
 mod server;
 
-pub use openapi::openapi;
 pub use handlers::AckRequest;
+pub use openapi::openapi;
 pub use server::{Admin, ShutdownRequest, router, serve};
 pub use subagent_runtime::Runtime;
 

@@ -9,7 +9,8 @@ use subagent_model::{Event, Problem};
 use subagent_runtime::{AckReply, SpawnReply};
 
 use crate::handlers::{
-    AckRequest, EventsQuery, Inbox, InboxQuery, ListQuery, ResultQuery, Runs, Shown, TranscriptQuery, WaitQuery,
+    AckRequest, EventsQuery, Inbox, InboxQuery, ListQuery, ResultQuery, Runs, Shown, TranscriptQuery,
+    WaitQuery,
 };
 use crate::server::ShutdownRequest;
 
@@ -42,31 +43,93 @@ pub fn openapi() -> Value {
     let g = &mut generator;
     let json = "application/json";
     let get = |path, summary, query, answer| Route {
-        method: "get", path, summary, query, body: None, status: "200", answer: Some(answer), content: json,
+        method: "get",
+        path,
+        summary,
+        query,
+        body: None,
+        status: "200",
+        answer: Some(answer),
+        content: json,
     };
     let post = |path, summary, query, body, status, answer| Route {
-        method: "post", path, summary, query, body, status, answer, content: json,
+        method: "post",
+        path,
+        summary,
+        query,
+        body,
+        status,
+        answer,
+        content: json,
     };
     let routes = [
-        post("/v1/subagents", "Spawn a subagent", None, Some(reference::<SpawnRequest>(g)), "201",
-            Some(reference::<SpawnReply>(g))),
-        get("/v1/subagents", "List subagents, newest first", Some(whole::<ListQuery>(g)), reference::<Page>(g)),
+        post(
+            "/v1/subagents",
+            "Spawn a subagent",
+            None,
+            Some(reference::<SpawnRequest>(g)),
+            "201",
+            Some(reference::<SpawnReply>(g)),
+        ),
+        get(
+            "/v1/subagents",
+            "List subagents, newest first",
+            Some(whole::<ListQuery>(g)),
+            reference::<Page>(g),
+        ),
         get("/v1/subagents/{id}", "Show a subagent", None, reference::<Shown>(g)),
         get("/v1/subagents/{id}/runs", "All runs of a subagent", None, reference::<Runs>(g)),
-        get("/v1/subagents/{id}/result", "Read the result of a run; reading it to the end consumes it",
-            Some(whole::<ResultQuery>(g)), reference::<TextPart>(g)),
-        post("/v1/subagents/{id}/wait", "Wait for the end of a run; a wait that sees it consumes the result",
-            Some(whole::<WaitQuery>(g)), None, "200", Some(reference::<WaitReply>(g))),
-        post("/v1/subagents/{id}/stop", "Stop a subagent and its children; answers at once", None,
-            Some(reference::<StopRequest>(g)), "200", Some(reference::<StopReply>(g))),
-        get("/v1/subagents/{id}/transcript", "Read the raw output of the newest attempt",
-            Some(whole::<TranscriptQuery>(g)), reference::<LogPage>(g)),
-        get("/v1/inbox", "What the requester has not consumed", Some(whole::<InboxQuery>(g)), reference::<Inbox>(g)),
-        post("/v1/inbox/ack", "Consume results", None, Some(reference::<AckRequest>(g)), "200",
-            Some(reference::<AckReply>(g))),
-        Route { content: "text/event-stream", ..get("/v1/events",
-            "Events as they are committed; `Last-Event-ID` continues without gaps", Some(whole::<EventsQuery>(g)),
-            reference::<Event>(g)) },
+        get(
+            "/v1/subagents/{id}/result",
+            "Read the result of a run; reading it to the end consumes it",
+            Some(whole::<ResultQuery>(g)),
+            reference::<TextPart>(g),
+        ),
+        post(
+            "/v1/subagents/{id}/wait",
+            "Wait for the end of a run; a wait that sees it consumes the result",
+            Some(whole::<WaitQuery>(g)),
+            None,
+            "200",
+            Some(reference::<WaitReply>(g)),
+        ),
+        post(
+            "/v1/subagents/{id}/stop",
+            "Stop a subagent and its children; answers at once",
+            None,
+            Some(reference::<StopRequest>(g)),
+            "200",
+            Some(reference::<StopReply>(g)),
+        ),
+        get(
+            "/v1/subagents/{id}/transcript",
+            "Read the raw output of the newest attempt",
+            Some(whole::<TranscriptQuery>(g)),
+            reference::<LogPage>(g),
+        ),
+        get(
+            "/v1/inbox",
+            "What the requester has not consumed",
+            Some(whole::<InboxQuery>(g)),
+            reference::<Inbox>(g),
+        ),
+        post(
+            "/v1/inbox/ack",
+            "Consume results",
+            None,
+            Some(reference::<AckRequest>(g)),
+            "200",
+            Some(reference::<AckReply>(g)),
+        ),
+        Route {
+            content: "text/event-stream",
+            ..get(
+                "/v1/events",
+                "Events as they are committed; `Last-Event-ID` continues without gaps",
+                Some(whole::<EventsQuery>(g)),
+                reference::<Event>(g),
+            )
+        },
         get("/v1/health", "How the daemon stands", None, reference::<Health>(g)),
         post("/v1/shutdown", "End the daemon", None, Some(reference::<ShutdownRequest>(g)), "202", None),
         get("/openapi.json", "This document", None, json!({"type": "object"})),

@@ -9,8 +9,8 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_model::request::{
-    Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart, WaitOptions,
-    WaitReply,
+    Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart,
+    WaitOptions, WaitReply,
 };
 use subagent_model::{Cursor, ErrorCode, Event, Problem, Requester, RunNumber, SubagentId, SubagentRecord};
 use subagent_runtime::{AckReply, AckTarget, Caller, Runtime, SpawnReply};
@@ -132,9 +132,15 @@ impl Runtime for Client {
         }
     }
 
-    async fn stop(&self, caller: &Caller, id: SubagentId, request: StopRequest) -> Result<StopReply, Problem> {
+    async fn stop(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: StopRequest,
+    ) -> Result<StopReply, Problem> {
         let body = body_of(&request)?;
-        self.call(Call { body, ..plain(Method::POST, format!("/v1/subagents/{id}/stop"), &caller.requester) }).await
+        self.call(Call { body, ..plain(Method::POST, format!("/v1/subagents/{id}/stop"), &caller.requester) })
+            .await
     }
 
     async fn result(
@@ -168,13 +174,16 @@ impl Runtime for Client {
     ) -> Result<AckReply, Problem> {
         let ids: Vec<_> = targets.iter().map(AckTarget::to_string).collect();
         let body = body_of(&json!({"ids": ids, "lazily": lazily}))?;
-        self.call(Call { body, ..plain(Method::POST, String::from("/v1/inbox/ack"), &caller.requester) }).await
+        self.call(Call { body, ..plain(Method::POST, String::from("/v1/inbox/ack"), &caller.requester) })
+            .await
     }
 
     async fn events(&self, after: Cursor, limit: u32, wait: Option<Duration>) -> Result<Vec<Event>, Problem> {
         let wait = wait.unwrap_or_default();
         let path = format!("/v1/events?after={after}&limit={limit}&wait_ms={}", millis(wait));
-        self.call::<Events>(Call { wait, ..plain(Method::GET, path, &anonymous()) }).await.map(|page| page.items)
+        self.call::<Events>(Call { wait, ..plain(Method::GET, path, &anonymous()) })
+            .await
+            .map(|page| page.items)
     }
 
     async fn health(&self) -> Result<Health, Problem> {

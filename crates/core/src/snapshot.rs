@@ -2,7 +2,8 @@
 
 use subagent_model::text::cut_at_boundary;
 use subagent_model::{
-    AttemptFacts, AttemptNumber, BoundedText, Outcome, Requester, RunNumber, RunRecord, SubagentRecord, Timestamp,
+    AttemptFacts, AttemptNumber, BoundedText, Outcome, Requester, RunNumber, RunRecord, SubagentRecord,
+    Timestamp,
 };
 
 use crate::run::{Delivery, EarlierRun, Ended, Phase, Subagent};
@@ -127,7 +128,12 @@ fn view(state: &Subagent, run: &RunView<'_>) -> SubagentRecord {
         usage: state.usage,
         compaction_count: state.compactions,
         attempts: run.attempts.to_vec(),
-        earlier_runs: state.earlier.iter().filter(|earlier| earlier.number < run.number).map(run_record).collect(),
+        earlier_runs: state
+            .earlier
+            .iter()
+            .filter(|earlier| earlier.number < run.number)
+            .map(run_record)
+            .collect(),
         cwd: state.spec.cwd.clone(),
         transcript: last
             .filter(|facts| facts.started_at.is_some())

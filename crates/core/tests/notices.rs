@@ -223,8 +223,10 @@ fn result_08_a_claim_ends_by_itself_and_a_late_carrier_gives_nothing_back() {
     let mut state = ended(completed("42 lines"));
     replay::step(&mut state, &resume(), at(9)).unwrap().unwrap();
     let run = RunNumber(1);
-    let take = |carrier: &str, until| Command::ClaimDelivery { run, carrier: carrier.into(), until: at(until) };
-    let back = |carrier: &str| Command::ReturnDelivery { run, carrier: carrier.into(), reason: "late".into() };
+    let take =
+        |carrier: &str, until| Command::ClaimDelivery { run, carrier: carrier.into(), until: at(until) };
+    let back =
+        |carrier: &str| Command::ReturnDelivery { run, carrier: carrier.into(), reason: "late".into() };
     let deliver = Need::Deliver { run };
     replay::step(&mut state, &take("wait", 60), at(50)).unwrap().unwrap();
     assert!(matches!(decide(&state, &take("notice", 90), at(59)), Err(Refusal::Claimed { .. })));

@@ -30,10 +30,7 @@ fn operations() -> Vec<(&'static str, Command)> {
         ("stop", stop()),
         ("resume", resume()),
         ("acknowledge", receipt(1)),
-        (
-            "acknowledge, not the owner",
-            Command::Acknowledge { run: one, by: Requester::from("user:2000") },
-        ),
+        ("acknowledge, not the owner", Command::Acknowledge { run: one, by: Requester::from("user:2000") }),
         ("acknowledge, the second run", receipt(2)),
         ("claim delivery", Command::ClaimDelivery { run: one, carrier: "wait".into(), until: at(90) }),
         (

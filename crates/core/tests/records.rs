@@ -12,7 +12,9 @@ use common::{at, completed, owner, text};
 use subagent_core::replay;
 use subagent_core::run::{Command, Subagent};
 use subagent_core::snapshot;
-use subagent_model::{Conclusion, ExitFacts, Mark, Mode, ProcessIdentity, Quality, Status, SubagentRecord, Usage};
+use subagent_model::{
+    Conclusion, ExitFacts, Mark, Mode, ProcessIdentity, Quality, Status, SubagentRecord, Usage,
+};
 
 /// In every record.
 const ALWAYS: &str = "id handle type description provider mode is_background status run attempt root depth \

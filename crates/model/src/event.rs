@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AttemptNumber, Cursor, Handle, NodeId, Requester, RunNumber, SubagentId};
-use crate::outcome::{ActivityOn, Conclusion, ErrorInfo, ExitFacts, Mark, Outcome, Quality, QueueReason, StopInfo};
+use crate::outcome::{
+    ActivityOn, Conclusion, ErrorInfo, ExitFacts, Mark, Outcome, Quality, QueueReason, StopInfo,
+};
 use crate::process::ProcessIdentity;
 use crate::spec::SpawnSpec;
 use crate::text::BoundedText;

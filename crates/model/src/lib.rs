@@ -19,7 +19,10 @@ pub mod usage;
 pub use error::{ErrorCode, Problem};
 pub use event::{Event, EventKind};
 pub use ids::{AttemptKey, AttemptNumber, Cursor, Handle, NodeId, Requester, RunNumber, SubagentId};
-pub use outcome::{ActivityOn, AttemptFacts, Cause, Conclusion, ErrorInfo, ExitFacts, Limit, Mark, Outcome, Quality, QueueReason, Status, StopInfo};
+pub use outcome::{
+    ActivityOn, AttemptFacts, Cause, Conclusion, ErrorInfo, ExitFacts, Limit, Mark, Outcome, Quality,
+    QueueReason, Status, StopInfo,
+};
 pub use process::{ExitRecord, ProcessIdentity};
 pub use record::{RunRecord, SubagentRecord};
 pub use spec::{ExecSpec, Mode, PromptVia, ResultFrom, SpawnSpec};

@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AttemptNumber, Handle, NodeId, Requester, RunNumber, SubagentId};
-use crate::outcome::{ActivityOn, AttemptFacts, ErrorInfo, Mark, Outcome, Quality, QueueReason, Status, StopInfo};
+use crate::outcome::{
+    ActivityOn, AttemptFacts, ErrorInfo, Mark, Outcome, Quality, QueueReason, Status, StopInfo,
+};
 use crate::spec::Mode;
 use crate::text::BoundedText;
 use crate::time::Timestamp;

@@ -302,7 +302,11 @@ async fn proc_19_a_kill_never_reaches_the_next_attempt() {
         let pool = ShimPool::new(world.launcher.clone(), PoolConfig { idle: 1, ..PoolConfig::default() });
         for round in 0..6 {
             let shim = pool.take().await.unwrap();
-            let script = if round % 2 == 0 { "trap '' TERM; sleep 300 & sleep 300" } else { "setsid sleep 300 & exit 0" };
+            let script = if round % 2 == 0 {
+                "trap '' TERM; sleep 300 & sleep 300"
+            } else {
+                "setsid sleep 300 & exit 0"
+            };
             shim.start(world.script(&format!("killed-{round}"), script)).await.unwrap();
             if round % 2 == 0 {
                 shim.stop(graces(20, 5_000)).unwrap();

@@ -14,7 +14,7 @@ use subagent_model::{
     ResultFrom, SpawnSpec, StopInfo,
 };
 use subagent_provider::{
-    Capabilities, EndReason, Job, Launch, ProcessEnd, ProcessLaunch, Provider, Steering, StdinPlan, Verdict,
+    Capabilities, EndReason, Job, Launch, ProcessEnd, ProcessLaunch, Provider, StdinPlan, Steering, Verdict,
     bound,
 };
 
@@ -38,7 +38,10 @@ impl Exec {
 
 fn exec_of(spec: &SpawnSpec) -> Result<&ExecSpec, Problem> {
     spec.exec.as_ref().ok_or_else(|| {
-        Problem::new(ErrorCode::InvalidRequest, "provider exec needs a program: `subagent run -p exec -- PROGRAM ARGS`")
+        Problem::new(
+            ErrorCode::InvalidRequest,
+            "provider exec needs a program: `subagent run -p exec -- PROGRAM ARGS`",
+        )
     })
 }
 
@@ -65,15 +68,16 @@ impl Provider for Exec {
             && !pointer.is_empty()
             && !pointer.starts_with('/')
         {
-            let message = format!("{pointer:?} is no JSON pointer: it must begin with a slash, such as /result");
+            let message =
+                format!("{pointer:?} is no JSON pointer: it must begin with a slash, such as /result");
             return Err(Problem::new(ErrorCode::InvalidRequest, message));
         }
         if exec.prompt_via == PromptVia::Argument {
             if spec.prompt.bytes > ARGUMENT_BYTES {
-                let message = format!("a prompt of {} bytes does not fit into an argument", spec.prompt.bytes);
-                return Err(
-                    Problem::new(ErrorCode::PromptTooLarge, message).with_numbers(ARGUMENT_BYTES, spec.prompt.bytes)
-                );
+                let message =
+                    format!("a prompt of {} bytes does not fit into an argument", spec.prompt.bytes);
+                return Err(Problem::new(ErrorCode::PromptTooLarge, message)
+                    .with_numbers(ARGUMENT_BYTES, spec.prompt.bytes));
             }
             if spec.prompt.preview.contains('\0') {
                 return Err(Problem::new(ErrorCode::InvalidRequest, "an argument cannot hold a NUL byte"));
@@ -113,9 +117,10 @@ impl Provider for Exec {
         let good = end.reason == EndReason::Natural && end.exit.code == Some(0) && end.exit.signal.is_none();
         let (outcome, text) = match (good, picked) {
             (true, Ok(text)) => (Outcome::Completed, text),
-            (true, Err(why)) => {
-                (error(end, ErrorCode::NoFinalMessage, format!("the program ended well, but {why}")), output.clone())
-            }
+            (true, Err(why)) => (
+                error(end, ErrorCode::NoFinalMessage, format!("the program ended well, but {why}")),
+                output.clone(),
+            ),
             (false, _) => (bad_end(end), output.clone()),
         };
         let completed = outcome == Outcome::Completed;
@@ -172,7 +177,9 @@ fn pick(from: &ResultFrom, output: &str) -> Result<String, String> {
             let value = output
                 .lines()
                 .rev()
-                .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok().filter(serde_json::Value::is_object))
+                .find_map(|line| {
+                    serde_json::from_str::<serde_json::Value>(line).ok().filter(serde_json::Value::is_object)
+                })
                 .or_else(|| serde_json::from_str(output).ok())
                 .ok_or("no line of its output is a JSON object")?;
             match value.pointer(pointer) {
@@ -189,7 +196,11 @@ fn bad_end(end: &ProcessEnd) -> Outcome {
     match end.reason {
         EndReason::Deadline => return Outcome::Aborted { limit: Limit::Deadline },
         EndReason::Lease => {
-            return error(end, ErrorCode::Timeout, String::from("no daemon came back before its lease ran out"));
+            return error(
+                end,
+                ErrorCode::Timeout,
+                String::from("no daemon came back before its lease ran out"),
+            );
         }
         EndReason::ShimLost => {
             return error(end, ErrorCode::ShimLost, String::from("its shim was ended from outside"));

@@ -74,7 +74,9 @@ impl InProcess {
         self.closures.get(&spec.agent_type).ok_or_else(|| {
             let known = self.closures.keys().cloned().collect::<Vec<_>>().join(", ");
             let message = match known.as_str() {
-                "" => String::from("this daemon has no in-process closures: they need an application that embeds it"),
+                "" => String::from(
+                    "this daemon has no in-process closures: they need an application that embeds it",
+                ),
                 known => format!("no closure has the agent type {:?}; there are: {known}", spec.agent_type),
             };
             Problem::new(ErrorCode::NotCapable, message)

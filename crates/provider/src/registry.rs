@@ -25,7 +25,10 @@ impl Registry {
     pub fn get(&self, name: &str) -> Result<&Arc<dyn Provider>, Problem> {
         self.providers.get(name).ok_or_else(|| {
             let known = self.providers.keys().cloned().collect::<Vec<_>>().join(", ");
-            Problem::new(ErrorCode::UnknownProvider, format!("no provider is named {name:?}; there are: {known}"))
+            Problem::new(
+                ErrorCode::UnknownProvider,
+                format!("no provider is named {name:?}; there are: {known}"),
+            )
         })
     }
 

@@ -34,10 +34,11 @@ pub fn bound(text: String) -> (BoundedText, Option<Arc<str>>) {
     if let Some(whole) = BoundedText::whole(&text) {
         return (whole, None);
     }
-    let digest = Sha256::digest(text.as_bytes()).iter().fold(String::with_capacity(64), |mut digest, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(digest, "{byte:02x}");
-        digest
-    });
+    let digest =
+        Sha256::digest(text.as_bytes()).iter().fold(String::with_capacity(64), |mut digest, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(digest, "{byte:02x}");
+            digest
+        });
     (BoundedText::cut(&text, digest), Some(Arc::from(text)))
 }

@@ -31,7 +31,8 @@ fn world() -> World {
     let program = subagent_testkit::shim_program().to_owned();
     let data_dir = dir.path().join("data");
     let engine = runtime.block_on(async {
-        let launcher = LauncherConfig { program, sockets, containment: Containment::Auto, tag: String::from("b") };
+        let launcher =
+            LauncherConfig { program, sockets, containment: Containment::Auto, tag: String::from("b") };
         let pool = ShimPool::new(ShimLauncher::new(launcher).unwrap(), PoolConfig::default());
         let store = Arc::new(SqliteStore::open(dir.path(), &OpenOptions::default()).unwrap());
         let config = EngineConfig {

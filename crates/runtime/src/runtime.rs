@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use subagent_model::request::{
-    Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart, WaitOptions,
-    WaitReply,
+    Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart,
+    WaitOptions, WaitReply,
 };
 use subagent_model::{Cursor, Event, Problem, Requester, RunNumber, SubagentId, SubagentRecord};
 
@@ -81,7 +81,8 @@ pub trait Runtime: Send + Sync + 'static {
     async fn wait(&self, id: SubagentId, options: WaitOptions) -> Result<WaitReply, Problem>;
 
     /// Asks to stop; returns at once with the state reached.
-    async fn stop(&self, caller: &Caller, id: SubagentId, request: StopRequest) -> Result<StopReply, Problem>;
+    async fn stop(&self, caller: &Caller, id: SubagentId, request: StopRequest)
+    -> Result<StopReply, Problem>;
 
     /// A part of the whole result of a run (the current one when `None`).
     async fn result(

@@ -122,11 +122,14 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_runs_and_its_output_is_the_result() {
     let world = world(Limits::default()).await;
-    let reply = world.engine.spawn(&me(), waiting(SpawnRequest { prompt: "hi\n".into(), ..shell("cat; echo done") })).await;
+    let reply = world
+        .engine
+        .spawn(&me(), waiting(SpawnRequest { prompt: "hi\n".into(), ..shell("cat; echo done") }))
+        .await;
     let record = reply.unwrap().record;
     assert_eq!((record.status, record.quality), (Status::Completed, Some(Quality::Ok)));
     assert_eq!(record.result.unwrap().preview, "hi\ndone");
-    assert_eq!(record.attempts.len(), 1);
+    assert_eq!(record.attempts.len(), 1, "{:?}", record.attempts);
     assert_eq!(record.attempts[0].exit.unwrap().code, Some(0));
 }
 
@@ -192,7 +195,8 @@ async fn stop_06_the_reply_never_waits_for_the_child() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sm_02_what_a_stopped_child_still_says_is_kept_as_partial() {
     let world = world(Limits::default()).await;
-    let id = world.spawn(shell("trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.05; done")).await;
+    let id =
+        world.spawn(shell("trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.05; done")).await;
     until_async("output", || async {
         let page = world.engine.output(id, 0, None).await.unwrap();
         page.parts.iter().any(|part| part.text.contains("early")).then_some(())
@@ -357,7 +361,8 @@ async fn result_06_many_ends_at_once_are_all_in_the_inbox() {
     for id in &ids {
         world.ended(*id).await;
     }
-    let mut owed: Vec<_> = world.engine.inbox(&me(), 100).await.unwrap().iter().map(|item| item.record.id).collect();
+    let mut owed: Vec<_> =
+        world.engine.inbox(&me(), 100).await.unwrap().iter().map(|item| item.record.id).collect();
     owed.sort_unstable();
     assert_eq!(owed, ids);
 }
@@ -378,7 +383,8 @@ async fn idempotency_the_same_key_gives_the_same_subagent() {
 async fn stop_14_a_stop_cascades_but_not_to_the_detached() {
     let world = world(Limits { running: 9, ..Limits::default() }).await;
     let parent = world.spawn(scripted("gate a")).await;
-    let child_of = |id: SubagentId, mode| SpawnRequest { parent: Some(id.to_string()), mode, ..scripted("gate a") };
+    let child_of =
+        |id: SubagentId, mode| SpawnRequest { parent: Some(id.to_string()), mode, ..scripted("gate a") };
     let child = world.spawn(child_of(parent, Mode::Async)).await;
     let grandchild = world.spawn(child_of(child, Mode::Async)).await;
     let detached = world.spawn(child_of(parent, Mode::Detached)).await;
@@ -399,7 +405,8 @@ async fn stop_14_a_stop_cascades_but_not_to_the_detached() {
 async fn sm_16_a_parent_ends_only_after_its_children() {
     let world = world(Limits { running: 9, ..Limits::default() }).await;
     let parent = world.spawn(scripted("gate parent\nsay parent")).await;
-    let request = SpawnRequest { parent: Some(parent.to_string()), mode: Mode::Async, ..scripted("gate child") };
+    let request =
+        SpawnRequest { parent: Some(parent.to_string()), mode: Mode::Async, ..scripted("gate child") };
     let child = world.spawn(request).await;
     world.fake.gate("parent").open();
     world.until_status(parent, Status::Waiting).await;

@@ -175,8 +175,7 @@ impl Maker<'_> {
         let state = self.born(|birth| birth);
         let ended = self.samples.end(self.store, &state, Outcome::Completed);
         let (run, carrier) = (ended.run.number, String::from("sse"));
-        let claim =
-            Command::ClaimDelivery { run, carrier: carrier.clone(), until: Timestamp::never() };
+        let claim = Command::ClaimDelivery { run, carrier: carrier.clone(), until: Timestamp::never() };
         let claimed = self.run(&ended, &claim);
         let back = Command::ReturnDelivery { run, carrier, reason: String::from("it hung up") };
         let returned = self.run(&claimed, &back);

@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use subagent_core::run::Subagent;
 use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId};
 use subagent_store::{
-    Committed, ContentKind, ContentPart, DamagedRow, IdempotencyKey, ListFilter, ListPage, LivePage,
-    OwedRun, Place, Resolved, Store, StoreError, StoreMode, Transition,
+    Committed, ContentKind, ContentPart, DamagedRow, IdempotencyKey, ListFilter, ListPage, LivePage, OwedRun,
+    Place, Resolved, Store, StoreError, StoreMode, Transition,
 };
 
 use crate::checkpoint::{self, Signal};

@@ -232,7 +232,9 @@ fn post(transaction: &Transaction<'_>, state: &Subagent) -> Result<(), Unwritten
     let posted: BTreeSet<u32> = statement.query_map([id], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let owed: BTreeMap<u32, Owed<'_>> = owed(state).map(|owed| (owed.run.0, owed)).collect();
     for run in posted.iter().filter(|run| !owed.contains_key(run)) {
-        transaction.prepare_cached("DELETE FROM outbox WHERE id = ?1 AND run = ?2")?.execute(params![id, run])?;
+        transaction
+            .prepare_cached("DELETE FROM outbox WHERE id = ?1 AND run = ?2")?
+            .execute(params![id, run])?;
     }
     for (run, owed) in owed.iter().filter(|(run, _)| !posted.contains(run)) {
         transaction

@@ -47,7 +47,10 @@ fn daemon_08_a_damaged_record_is_set_aside_and_the_rest_is_served() {
         assert_eq!(page.items, vec![ended[2].clone(), ended[1].clone(), states[2].clone()]);
         assert_eq!(page.damaged.len(), 3);
         assert_eq!(store.owed(None, None, 1).unwrap(), OwedRun::of(&ended[1]));
-        assert_eq!(store.owed(None, None, 10).unwrap(), ended[1..].iter().flat_map(OwedRun::of).collect::<Vec<_>>());
+        assert_eq!(
+            store.owed(None, None, 10).unwrap(),
+            ended[1..].iter().flat_map(OwedRun::of).collect::<Vec<_>>()
+        );
         assert_eq!(store.owed_count(None).unwrap(), 2);
         assert_eq!(store.owed_count(Some(&states[0].requester)).unwrap(), 2);
     }

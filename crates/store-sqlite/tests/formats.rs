@@ -49,10 +49,10 @@ fn daemon_04_format_1_loads_for_ever() {
     assert_eq!(store.owed_count(None).unwrap(), 8);
     // An unread result of an earlier run, addressed to whoever asked for that run.
     let theirs = store.owed(Some(&Requester::from("someone else")), None, 10).unwrap();
-    assert_eq!(theirs.iter().map(|owed| (owed.run, owed.state.run.number)).collect::<Vec<_>>(), [(
-        RunNumber(2),
-        RunNumber(3)
-    )]);
+    assert_eq!(
+        theirs.iter().map(|owed| (owed.run, owed.state.run.number)).collect::<Vec<_>>(),
+        [(RunNumber(2), RunNumber(3))]
+    );
     let key = IdempotencyKey { requester: Requester::from("user:1000"), key: String::from("only once") };
     let resumed = store.get(store.by_idempotency_key(&key).unwrap().unwrap()).unwrap().unwrap();
     assert_eq!((resumed.run.number, resumed.earlier.len()), (RunNumber(2), 1));

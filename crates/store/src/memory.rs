@@ -294,9 +294,8 @@ impl Store for MemoryStore {
         limit: u32,
     ) -> Result<Vec<OwedRun>, StoreError> {
         let kept = self.kept();
-        let run = |Place { ended_at, subagent, run }| {
-            Some(OwedRun { state: kept.state(subagent)?, run, ended_at })
-        };
+        let run =
+            |Place { ended_at, subagent, run }| Some(OwedRun { state: kept.state(subagent)?, run, ended_at });
         Ok(kept.owed(requester, after).take(limit as usize).filter_map(run).collect())
     }
 

@@ -90,7 +90,10 @@ impl Home {
     /// Runs a command with something on its standard input.
     pub fn run_with_input(&self, args: &[&str], input: &[u8]) -> Output {
         let mut command = self.command(args);
-        Self::finish(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn(), input)
+        Self::finish(
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn(),
+            input,
+        )
     }
 
     /// Waits for a started command.
@@ -129,7 +132,9 @@ impl Home {
     /// Waits until the subagent has this status and gives the record.
     #[track_caller]
     pub fn until_status(&self, id: &str, status: &str) -> Value {
-        until(&format!("{id} to be {status}"), || Some(self.show(id)).filter(|record| record["status"] == status))
+        until(&format!("{id} to be {status}"), || {
+            Some(self.show(id)).filter(|record| record["status"] == status)
+        })
     }
 
     /// Waits until the child's process is known and gives its pid.

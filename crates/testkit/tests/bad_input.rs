@@ -32,7 +32,8 @@ fn a_missing_working_directory_is_refused_before_anything_starts() {
 fn proc_05_a_prompt_of_50_megabytes_reaches_the_child_unchanged() {
     let home = Home::new();
     let prompt = "0123456789abcde\n".repeat(50 * 1024 * 1024 / 16);
-    let output = home.run_with_input(&["run", "--prompt-file", "-", "--", "md5sum"], prompt.as_bytes()).ended(0);
+    let output =
+        home.run_with_input(&["run", "--prompt-file", "-", "--", "md5sum"], prompt.as_bytes()).ended(0);
     let mut md5 = std::process::Command::new("md5sum");
     md5.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let expected = Home::finish(md5.spawn(), prompt.as_bytes());
@@ -59,13 +60,19 @@ fn proc_11_output_of_a_gigabyte_is_bounded_and_its_end_is_there() {
     let output = home.run(&["run", "--json", "--", "sh", "-c", &script]).ended(0);
     let record = output.json();
     assert_eq!(record["status"], "completed", "{record:#}");
-    let marks: Vec<_> = record["marks"].as_array().unwrap().iter().map(|mark| mark.as_str().unwrap()).collect();
+    let marks: Vec<_> =
+        record["marks"].as_array().unwrap().iter().map(|mark| mark.as_str().unwrap()).collect();
     assert!(marks.contains(&"truncated"), "{record:#}");
     let id = record["id"].as_str().unwrap();
     let whole = home.run(&["result", "--full", id]).ended(0).out;
-    assert!(whole.ends_with("\nthe end\n"), "the end was lost: ...{:?}", &whole[whole.len().saturating_sub(80)..]);
+    assert!(
+        whole.ends_with("\nthe end\n"),
+        "the end was lost: ...{:?}",
+        &whole[whole.len().saturating_sub(80)..]
+    );
     let logs = home.path().join(record["transcript"].as_str().unwrap());
-    let kept: u64 = std::fs::read_dir(logs).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    let kept: u64 =
+        std::fs::read_dir(logs).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(kept < 12 * 1024 * 1024, "{kept} bytes are kept of a log that is bounded to 8 MiB");
     works(&home);
 }
@@ -90,11 +97,7 @@ fn daemon_08_a_corrupt_row_is_listed_and_everything_else_is_served() {
         .map(|entry| entry.unwrap().path())
         .find(|path| path.extension().is_some_and(|extension| extension == "sqlite" || extension == "db"))
         .expect("a database in the home");
-    let done = std::process::Command::new("python3")
-        .args(["-c", CORRUPT])
-        .arg(&database)
-        .status()
-        .unwrap();
+    let done = std::process::Command::new("python3").args(["-c", CORRUPT]).arg(&database).status().unwrap();
     assert!(done.success());
     works(&home);
     let listed = home.run(&["ls", "--all"]).ended(0);
@@ -184,7 +187,8 @@ fn daemon_16_a_full_disk_is_an_error_and_passes() {
     };
     std::fs::write(disk.0.join("config.toml"), "[limits]\ndisk_floor_mb = 0\n").unwrap();
     run(&["run", "--", "echo", "before"]).ended(0);
-    let running = run(&["run", "--background", "--json", "--", "sh", "-c", "sleep 1; echo done"]).ended(0).json();
+    let running =
+        run(&["run", "--background", "--json", "--", "sh", "-c", "sleep 1; echo done"]).ended(0).json();
     let filler = disk.0.join("filler");
     // As much as fits; the last write is short.
     let _ = std::fs::write(&filler, vec![0; 16 * 1024 * 1024]);
@@ -208,7 +212,10 @@ impl Disk {
     fn mount(place: std::path::PathBuf, size: &str) -> Self {
         std::fs::create_dir(&place).unwrap();
         let options = format!("size={size},mode=700");
-        let done = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", &options, "none"]).arg(&place).status();
+        let done = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "none"])
+            .arg(&place)
+            .status();
         assert!(done.unwrap().success());
         Self(place)
     }

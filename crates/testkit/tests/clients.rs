@@ -156,7 +156,8 @@ fn a_nested_call_is_a_child_of_its_caller() {
     let script = format!("{program} run --background --json -- echo inner");
     let output = home.run(&["run", "--json", "--", "sh", "-c", &script]).ended(0);
     let outer = output.json();
-    let inner: serde_json::Value = serde_json::from_str(outer["result"]["preview"].as_str().unwrap()).unwrap();
+    let inner: serde_json::Value =
+        serde_json::from_str(outer["result"]["preview"].as_str().unwrap()).unwrap();
     assert_eq!(inner["parent"], outer["id"]);
     assert_eq!(inner["depth"], 1);
     assert_eq!(inner["requested_by"], format!("subagent:{}", outer["id"].as_str().unwrap()));

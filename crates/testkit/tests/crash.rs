@@ -67,7 +67,8 @@ async fn spawn(home: &Home, client: &Client, request: &SpawnRequest) -> Subagent
 async fn result_09_no_kill_of_the_daemon_loses_or_doubles_a_run() {
     let long = std::env::var_os("SUBAGENT_TEST_LONG").is_some();
     let runs: u64 = if long { 200 } else { 32 };
-    let seed = std::env::var("SUBAGENT_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_u64);
+    let seed =
+        std::env::var("SUBAGENT_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_u64);
     let mut sequence = Sequence(seed);
     let home = Home::with_config(CONFIG);
     home.run(&["ls"]).ended(0);
@@ -128,7 +129,8 @@ fn a_child_that_ended_while_no_daemon_was_there_has_its_true_exit_code_and_resul
 #[test]
 fn a_running_child_is_adopted_streams_on_and_can_be_stopped() {
     let home = Home::with_config(CONFIG);
-    let record = home.background(&["sh", "-c", "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.05; done"]);
+    let record =
+        home.background(&["sh", "-c", "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.05; done"]);
     let id = record["id"].as_str().unwrap();
     let pid = home.until_pid(id);
     home.kill_daemon();
@@ -147,7 +149,8 @@ fn a_running_child_is_adopted_streams_on_and_can_be_stopped() {
 #[test]
 fn stop_23_a_stop_that_was_accepted_is_carried_out_by_the_next_daemon() {
     let home = Home::with_config("[daemon]\nterm_grace_ms = 60000\n");
-    let record = home.background(&["sh", "-c", "trap 'touch asked' TERM; echo ready; while :; do sleep 0.05; done"]);
+    let record =
+        home.background(&["sh", "-c", "trap 'touch asked' TERM; echo ready; while :; do sleep 0.05; done"]);
     let id = record["id"].as_str().unwrap();
     let pid = home.until_pid(id);
     until("the trap to be set", || home.run(&["logs", id]).out.contains("ready").then_some(()));

@@ -39,7 +39,9 @@ fn a_double_fork() {
 
 #[test]
 fn stop_07_sigterm_is_ignored_by_all() {
-    stopped_tree("trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo up; while :; do sleep 1; done");
+    stopped_tree(
+        "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo up; while :; do sleep 1; done",
+    );
 }
 
 #[test]
@@ -49,7 +51,9 @@ fn a_stopped_process_is_no_refuge() {
 
 #[test]
 fn a_fork_loop() {
-    stopped_tree("f() { while :; do (sleep 0.01; exec sleep 300) & sleep 0.02; done; }; f & setsid bash -c 'while :; do sleep 0.02 & done' & echo up; wait");
+    stopped_tree(
+        "f() { while :; do (sleep 0.01; exec sleep 300) & sleep 0.02; done; }; f & setsid bash -c 'while :; do sleep 0.02 & done' & echo up; wait",
+    );
 }
 
 #[test]
@@ -95,7 +99,9 @@ fn stop_16_all_are_stopped_and_none_starts_into_a_freed_slot() {
 #[test]
 fn proc_17_what_a_child_leaves_is_ended_with_the_run() {
     let home = Home::with_config(CONFIG);
-    let record = home.run(&["run", "--json", "--", "bash", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo ok"]).ended(0);
+    let record = home
+        .run(&["run", "--json", "--", "bash", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo ok"])
+        .ended(0);
     let record = record.json();
     let id = record["id"].as_str().unwrap().to_owned();
     assert!(record["marks"].to_string().contains("leftovers_ended"), "{record:#}");
@@ -106,7 +112,17 @@ fn proc_17_what_a_child_leaves_is_ended_with_the_run() {
 fn a_stopped_child_that_reads_nothing_delays_nothing_else() {
     let home = Home::with_config(CONFIG);
     let prompt = "x".repeat(10 * 1024 * 1024);
-    let args = ["run", "--json", "--background", "--prompt-file", "-", "--", "sh", "-c", "echo up; kill -STOP $$; cat"];
+    let args = [
+        "run",
+        "--json",
+        "--background",
+        "--prompt-file",
+        "-",
+        "--",
+        "sh",
+        "-c",
+        "echo up; kill -STOP $$; cat",
+    ];
     let record = home.run_with_input(&args, prompt.as_bytes()).ended(0).json();
     let id = record["id"].as_str().unwrap();
     until("the child", || home.run(&["logs", id]).out.contains("up").then_some(()));

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use subagent_core::run::{Birth, Command, accept};
 use subagent_model::request::ListFilter;
-use subagent_model::{BoundedText, Cause, Handle, Mode, Requester, RunNumber, SpawnSpec, SubagentId, Timestamp};
+use subagent_model::{
+    BoundedText, Cause, Handle, Mode, Requester, RunNumber, SpawnSpec, SubagentId, Timestamp,
+};
 use subagent_runtime::Runtime;
 use subagent_store::{Store, Transition};
 use subagent_store_sqlite::{OpenOptions, SqliteStore};

@@ -93,7 +93,7 @@ fn start(args: &ServeArgs, console: &Console) -> Result<u8, Failure> {
         tracing::warn!(%error, "cannot leave the working directory");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .max_blocking_threads(64)
         .thread_keep_alive(Duration::from_secs(5))
         .thread_name("subagent")

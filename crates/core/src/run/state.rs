@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use subagent_model::{
     ActivityOn, AttemptFacts, AttemptKey, AttemptNumber, BoundedText, Conclusion, ErrorInfo, ExitFacts,
-    Handle, Mark, NodeId, Outcome, Quality, QueueReason, Requester, RunNumber, SpawnSpec, Status,
-    StopInfo, SubagentId, Timestamp, Usage,
+    Handle, Mark, NodeId, Outcome, Quality, QueueReason, Requester, RunNumber, SpawnSpec, Status, StopInfo,
+    SubagentId, Timestamp, Usage,
 };
 
 /// A subagent as the store keeps it: the fold of its events.

@@ -14,8 +14,13 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 use super::handle::{Shim, ShimError};
+use super::survey::{LiveShim, survey_where};
 use crate::cgroup::{CgroupRoot, CgroupUnavailable};
 use crate::platform;
+
+/// Number of the next shim of this process. All launchers of a process have the same prefix, and the control group of a
+/// shim that was retired may be there for a while after it.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Longest time a fresh shim may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -94,7 +99,6 @@ struct Inner {
     root: Option<CgroupRoot>,
     report: ContainmentReport,
     prefix: String,
-    next: AtomicU64,
 }
 
 /// Starts shims. Cheap to clone.
@@ -132,9 +136,7 @@ impl ShimLauncher {
             let source = io::Error::new(io::ErrorKind::InvalidFilename, "the path is too long for a socket");
             return Err(LaunchError::Sockets { path: config.sockets, source });
         }
-        Ok(Self {
-            inner: Arc::new(Inner { program, sockets, root, report, prefix, next: AtomicU64::new(0) }),
-        })
+        Ok(Self { inner: Arc::new(Inner { program, sockets, root, report, prefix }) })
     }
 
     /// The containment in use.
@@ -169,6 +171,11 @@ impl ShimLauncher {
         &self.inner.sockets
     }
 
+    /// The live shims of earlier launchers: a shim that this one is just starting is not taken from it.
+    pub async fn survey_others(&self) -> io::Result<Vec<LiveShim>> {
+        survey_where(self.sockets(), |name| !name.starts_with(&self.inner.prefix)).await
+    }
+
     /// Starts one shim and waits until it says hello.
     pub async fn launch(&self) -> Result<Shim, LaunchError> {
         let inner = Arc::clone(&self.inner);
@@ -194,7 +201,7 @@ impl ShimLauncher {
 
 impl Inner {
     fn spawn(&self) -> io::Result<(StdUnixStream, PathBuf, u32)> {
-        let name = format!("{}-{:x}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{}-{:x}", self.prefix, NEXT.fetch_add(1, Ordering::Relaxed));
         let socket = self.sockets.join(format!("{name}.sock"));
         let mut args = vec![OsString::from("--socket"), socket.clone().into_os_string()];
         let group = self.root.as_ref().map(|root| root.make(&name)).transpose()?;

@@ -33,6 +33,11 @@ pub struct LiveShim {
 ///
 /// The directory cannot be read. A missing one holds no shims.
 pub async fn survey(sockets: &Path) -> io::Result<Vec<LiveShim>> {
+    survey_where(sockets, |_| true).await
+}
+
+/// Those of [`survey`] whose socket's name is wanted.
+pub(super) async fn survey_where(sockets: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<LiveShim>> {
     let entries = match std::fs::read_dir(sockets) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -42,7 +47,8 @@ pub async fn survey(sockets: &Path) -> io::Result<Vec<LiveShim>> {
     for entry in entries {
         let path = entry?.path();
         // Saying hello to a shim that this process controls would take it away from its own handle.
-        if path.extension().is_some_and(|extension| extension == "sock") && !held::is_held(&path) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.ends_with(".sock") && wanted(name) && !held::is_held(&path) {
             asked.spawn(ask(path));
         }
     }

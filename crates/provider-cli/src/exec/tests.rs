@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use subagent_model::{
-    AttemptKey, AttemptNumber, BoundedText, ErrorCode, ExecSpec, ExitFacts, Limit, Mark, Mode, Outcome, PromptVia,
-    Quality, ResultFrom, RunNumber, SpawnSpec, SubagentId,
+    AttemptKey, AttemptNumber, BoundedText, ErrorCode, ExecSpec, ExitFacts, Limit, Mark, Mode, Outcome,
+    PromptVia, Quality, ResultFrom, RunNumber, SpawnSpec, SubagentId,
 };
 use subagent_provider::{EndReason, Job, Launch, ProcessEnd, Provider, StdinPlan};
 
@@ -74,7 +74,8 @@ fn proc_05_a_prompt_with_dashes_quotes_and_newlines_arrives_unchanged() {
 #[test]
 fn the_result_is_what_was_asked_for() {
     let output = "thinking\n{\"result\":{\"text\":\"42\",\"n\":7}}\n\n";
-    let verdict = |from| Exec.conclude(&job(exec(PromptVia::Stdin, from), ""), &end(Some(0), None, output)).conclusion;
+    let verdict =
+        |from| Exec.conclude(&job(exec(PromptVia::Stdin, from), ""), &end(Some(0), None, output)).conclusion;
     let text = |from| verdict(from).result.unwrap().preview;
     assert_eq!(text(ResultFrom::WholeOutput), output.strip_suffix('\n').unwrap());
     assert_eq!(text(ResultFrom::LastLine), "{\"result\":{\"text\":\"42\",\"n\":7}}");
@@ -168,5 +169,8 @@ fn bad_specs_are_refused_before_anything_starts() {
         check(Some(exec(PromptVia::Stdin, ResultFrom::JsonField("x".into()))), ""),
         ErrorCode::InvalidRequest
     );
-    assert_eq!(check(Some(exec(PromptVia::Argument, ResultFrom::LastLine)), "a\0b"), ErrorCode::InvalidRequest);
+    assert_eq!(
+        check(Some(exec(PromptVia::Argument, ResultFrom::LastLine)), "a\0b"),
+        ErrorCode::InvalidRequest
+    );
 }

@@ -13,7 +13,9 @@ use subagent_model::process::{StartFailure, StartStage};
 use subagent_model::{
     AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Outcome, Problem, ProcessIdentity, Timestamp,
 };
-use subagent_process::{ExitRecord, ExitWait, Shim, StartError, StartJob, StdinSource, exit_record, leftovers};
+use subagent_process::{
+    ExitRecord, ExitWait, Shim, StartError, StartJob, StdinSource, exit_record, leftovers,
+};
 use subagent_provider::{Job, Launch, ProcessLaunch, Provider, StdinPlan, Verdict};
 use subagent_store::{Content, ContentKind, Store};
 use tokio::sync::oneshot;
@@ -79,7 +81,8 @@ pub(crate) fn spawn(
 /// The text of a panic, whatever was thrown.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| String::from("a panic without text"))
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| String::from("a panic without text"))
 }
 
 /// The attempt that a task works on.
@@ -144,7 +147,8 @@ impl Attempt {
         if !prompt.truncated {
             return Ok(Arc::from(prompt.preview.as_str()));
         }
-        let store: &dyn Store = if self.state.spec.durable { &*self.inner.store } else { &*self.inner.memory };
+        let store: &dyn Store =
+            if self.state.spec.durable { &*self.inner.store } else { &*self.inner.memory };
         let size = u32::try_from(prompt.bytes).unwrap_or(u32::MAX);
         let part = store
             .content(self.key.subagent, self.key.run, ContentKind::Prompt, 0, size)
@@ -399,7 +403,8 @@ impl Attempt {
     }
 
     pub(crate) async fn conclude(&self, verdict: Verdict) -> bool {
-        let content = verdict.whole.map(|text| Content { run: self.key.run, kind: ContentKind::Result, text });
+        let content =
+            verdict.whole.map(|text| Content { run: self.key.run, kind: ContentKind::Result, text });
         let conclusion = Box::new(verdict.conclusion);
         let command = Command::Conclude { attempt: self.key.attempt, conclusion, children_live: false };
         self.commit(command, content).await
@@ -461,7 +466,9 @@ impl Attempt {
             let act = Act { id, command, content, cascade: false, lazy: false, reply: Some(reply) };
             self.inner.send(Message::Act(Box::new(act)));
             match answer.await {
-                Ok(Ok(_) | Err(ActError::Refused(Refusal::Stale { .. }) | ActError::NotFound(_))) => return true,
+                Ok(Ok(_) | Err(ActError::Refused(Refusal::Stale { .. }) | ActError::NotFound(_))) => {
+                    return true;
+                }
                 Ok(Err(ActError::Store(error))) => {
                     tracing::warn!(key = %self.key, %error, "an end could not be stored yet");
                     tokio::time::sleep(pause).await;
@@ -525,4 +532,3 @@ pub(crate) fn exit_facts(record: &ExitRecord) -> ExitFacts {
     let at = i64::try_from(record.ended_at_micros).unwrap_or(0);
     ExitFacts { code: record.exit_code, signal: record.signal, at: Some(Timestamp::from_micros(at)) }
 }
-

@@ -103,13 +103,14 @@ impl Batch {
 
     /// The transitions in order: those for the durable store, and those for memory.
     pub(crate) fn into_transitions(mut self) -> (Vec<Transition>, Vec<Transition>) {
-        let transitions = self.order.iter().filter_map(|id| self.staged.remove(id)).map(|staged| Transition {
-            before: staged.before,
-            state: Arc::new(staged.state),
-            events: staged.events,
-            content: staged.content,
-            idempotency: staged.idempotency,
-        });
+        let transitions =
+            self.order.iter().filter_map(|id| self.staged.remove(id)).map(|staged| Transition {
+                before: staged.before,
+                state: Arc::new(staged.state),
+                events: staged.events,
+                content: staged.content,
+                idempotency: staged.idempotency,
+            });
         transitions.partition(|transition| transition.state.spec.durable)
     }
 }

@@ -9,12 +9,10 @@ use subagent_core::delivery::{owed, receipts};
 use subagent_core::run::{Command, Ended, Phase, Subagent};
 use subagent_core::snapshot::{record, record_of_run};
 use subagent_model::request::{
-    Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart, WaitOptions,
-    WaitReply,
+    Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart,
+    WaitOptions, WaitReply,
 };
-use subagent_model::{
-    Cursor, ErrorCode, Event, Problem, RunNumber, SpawnSpec, SubagentId, SubagentRecord,
-};
+use subagent_model::{Cursor, ErrorCode, Event, Problem, RunNumber, SpawnSpec, SubagentId, SubagentRecord};
 use subagent_provider::bound;
 use subagent_store::{Content, ContentKind, IdempotencyKey, OwedRun, Resolved, Store, StoreError, StoreMode};
 use tokio::sync::oneshot;
@@ -50,7 +48,13 @@ fn invalid(message: impl Into<String>) -> Problem {
 
 impl Engine {
     /// Sends a command and waits for its commit, within the bound of control calls.
-    async fn act(&self, id: SubagentId, command: Command, cascade: bool, lazy: bool) -> Result<Acted, Problem> {
+    async fn act(
+        &self,
+        id: SubagentId,
+        command: Command,
+        cascade: bool,
+        lazy: bool,
+    ) -> Result<Acted, Problem> {
         let (reply, answer) = oneshot::channel();
         let act = Act { id, command, content: None, cascade, lazy, reply: Some(reply) };
         self.inner.send(Message::Act(Box::new(act)));
@@ -67,7 +71,14 @@ impl Engine {
     ) -> Option<oneshot::Receiver<Result<Acted, ActError>>> {
         let command = Command::Acknowledge { run, by: caller.requester.clone() };
         let (reply, answer) = (!lazy).then(oneshot::channel).unzip();
-        self.inner.send(Message::Act(Box::new(Act { id, command, content: None, cascade: false, lazy, reply })));
+        self.inner.send(Message::Act(Box::new(Act {
+            id,
+            command,
+            content: None,
+            cascade: false,
+            lazy,
+            reply,
+        })));
         answer
     }
 
@@ -142,9 +153,13 @@ impl Runtime for Engine {
             [] => Err(not_found(format!("{name:?}"))),
             [(id, _)] => Ok(*id),
             _ => {
-                let ids: Vec<_> = found.iter().map(|(id, handle)| format!("{handle} {id}").trim().to_owned()).collect();
-                Err(Problem::new(ErrorCode::Ambiguous, format!("{name:?} fits {} subagents or more", ids.len()))
-                    .with_ids(ids))
+                let ids: Vec<_> =
+                    found.iter().map(|(id, handle)| format!("{handle} {id}").trim().to_owned()).collect();
+                Err(Problem::new(
+                    ErrorCode::Ambiguous,
+                    format!("{name:?} fits {} subagents or more", ids.len()),
+                )
+                .with_ids(ids))
             }
         }
     }
@@ -198,7 +213,12 @@ impl Runtime for Engine {
         Ok(waited(&state, run, ended))
     }
 
-    async fn stop(&self, caller: &Caller, id: SubagentId, request: StopRequest) -> Result<StopReply, Problem> {
+    async fn stop(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: StopRequest,
+    ) -> Result<StopReply, Problem> {
         let command = Command::Stop { actor: caller.requester.to_string(), cause: request.cause };
         let acted = self.act(id, command, request.cascade, false).await?;
         Ok(StopReply { record: record(&acted.state), accepted: acted.changed, cascaded: acted.cascaded })
@@ -228,7 +248,10 @@ impl Runtime for Engine {
             let store: &dyn Store = if state.spec.durable { &*self.inner.store } else { &*self.inner.memory };
             let part = store.content(id, run, ContentKind::Result, offset, max).map_err(problem)?;
             part.map(|part| part.bytes).ok_or_else(|| {
-                Problem::new(ErrorCode::NotFound, "the whole result was released; the preview in the record remains")
+                Problem::new(
+                    ErrorCode::NotFound,
+                    "the whole result was released; the preview in the record remains",
+                )
             })?
         } else {
             let whole = text.preview.as_bytes();
@@ -391,13 +414,17 @@ impl Engine {
             return Err(invalid(format!("a field is longer than {LONGEST_WORD} bytes: {word:.40}...")));
         }
         let labels = &request.labels;
-        if labels.len() > MOST_LABELS || labels.iter().any(|(k, v)| k.is_empty() || k.len() + v.len() > LONGEST_WORD) {
+        if labels.len() > MOST_LABELS
+            || labels.iter().any(|(k, v)| k.is_empty() || k.len() + v.len() > LONGEST_WORD)
+        {
             return Err(invalid(format!("at most {MOST_LABELS} labels of {LONGEST_WORD} bytes, with names")));
         }
         let bad_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
         let mut environment = request.env.iter().chain(&request.secret_env);
         if let Some((name, _)) = environment.find(|(name, value)| bad_name(name) || value.contains('\0')) {
-            return Err(invalid(format!("the environment variable {name:?} has a name or value that none can have")));
+            return Err(invalid(format!(
+                "the environment variable {name:?} has a name or value that none can have"
+            )));
         }
         if request.deadline_ms == Some(0) {
             return Err(invalid("a deadline must be longer than nothing"));
@@ -421,11 +448,12 @@ impl Engine {
             durable: request.durable,
         };
         self.inner.registry.get(&spec.provider)?.check(&spec)?;
-        let content =
-            whole.map(|text| Content { run: RunNumber(1), kind: ContentKind::Prompt, text }).into_iter().collect();
-        let idempotency = request
-            .idempotency_key
-            .map(|key| IdempotencyKey { requester: caller.requester.clone(), key });
+        let content = whole
+            .map(|text| Content { run: RunNumber(1), kind: ContentKind::Prompt, text })
+            .into_iter()
+            .collect();
+        let idempotency =
+            request.idempotency_key.map(|key| IdempotencyKey { requester: caller.requester.clone(), key });
         let spawn = Spawn {
             id: names::new_id(),
             spec,

@@ -213,12 +213,15 @@ impl Engine {
             }
         };
         if tokio::time::timeout(within, gone).await.is_err() {
-            tracing::warn!("some children were not gone within the bound; they are stopped by the next daemon");
+            tracing::warn!(
+                "some children were not gone within the bound; they are stopped by the next daemon"
+            );
         }
         let (done, halted) = tokio::sync::oneshot::channel();
         inner.send(Message::Halt(done));
         // The writer answers after its last commit; a writer that is stuck in a flush must not hold us.
         let _ = tokio::time::timeout(Duration::from_secs(10), halted).await;
+        inner.waiters.let_go();
         let let_go = async {
             while !inner.tasks.let_go() {
                 tokio::time::sleep(Duration::from_millis(2)).await;

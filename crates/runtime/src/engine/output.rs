@@ -43,7 +43,9 @@ pub(crate) async fn read_end(dir: &Path, end: End<'_>, stopped: bool) -> Process
     let (reason, exit, record) = match end {
         End::Recorded(record) => {
             let reason = match record.cause {
-                ExitCause::Natural | ExitCause::StartFailed | ExitCause::Unknown if stopped => EndReason::Stopped,
+                ExitCause::Natural | ExitCause::StartFailed | ExitCause::Unknown if stopped => {
+                    EndReason::Stopped
+                }
                 ExitCause::Natural | ExitCause::StartFailed | ExitCause::Unknown => EndReason::Natural,
                 ExitCause::Stopped => EndReason::Stopped,
                 ExitCause::Deadline => EndReason::Deadline,
@@ -87,7 +89,8 @@ pub(crate) async fn read_end(dir: &Path, end: End<'_>, stopped: bool) -> Process
     };
     let (stdout, stderr) = (usable(stdout), usable(stderr));
     if stdout.damaged > 0 {
-        incomplete = Some(format!("{}: {} bytes of its log are damaged", ErrorCode::DamagedLog, stdout.damaged));
+        incomplete =
+            Some(format!("{}: {} bytes of its log are damaged", ErrorCode::DamagedLog, stdout.damaged));
     }
     ProcessEnd {
         reason,

@@ -2,7 +2,7 @@
 //! them, and this carries it out. Nothing is taken on before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use subagent_core::recover::{Found, Plan, Step, plan};
@@ -43,6 +43,7 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), StartError> {
     }
     let mut summary = summarise(&plan);
     summary.damaged = u32::try_from(page.damaged.len()).unwrap_or(u32::MAX);
+    let held: BTreeSet<_> = shims.keys().map(|key| inner.paths.attempt(*key, false)).collect();
     summary.orphans = reap_or_list(inner, &plan, &mut shims);
     for (id, step) in &plan.steps {
         carry_out(inner, *id, step, &mut shims);
@@ -52,13 +53,13 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), StartError> {
         tracing::info!(?summary, "recovered");
     }
     let _ = inner.recovery.set(summary);
-    clear_volatile(inner.paths.volatile());
+    clear_volatile(inner.paths.volatile(), &held);
     Ok(())
 }
 
 async fn survey(inner: &Inner) -> BTreeMap<AttemptKey, LiveShim> {
     let Some(pool) = &inner.pool else { return BTreeMap::new() };
-    match subagent_process::survey(pool.launcher().sockets()).await {
+    match pool.launcher().survey_others().await {
         Ok(shims) => shims
             .into_iter()
             .filter_map(|shim| Some((shim.status.attempt.as_deref()?.parse().ok()?, shim)))
@@ -129,12 +130,15 @@ fn reap_or_list(inner: &Inner, plan: &Plan, shims: &mut BTreeMap<AttemptKey, Liv
             continue;
         }
         let graces = inner.config.graces;
+        let dir = inner.paths.attempt(key, false);
         inner.executor.spawn(async move {
             let graces = subagent_process::Graces { term: graces.term, kill: graces.kill };
             let _ = stray.shim.stop(graces);
             let _ = tokio::time::timeout(graces.term + graces.kill, stray.shim.exit()).await;
             let _ = stray.shim.release();
             let _ = stray.shim.retire();
+            // Kept until its tree is gone: a daemon that dies before that is to know it again.
+            let _ = std::fs::remove_dir_all(&dir);
         });
     }
     // Trees whose shim is gone as well: of this store they are only if their directory is here.
@@ -149,13 +153,12 @@ fn reap_or_list(inner: &Inner, plan: &Plan, shims: &mut BTreeMap<AttemptKey, Liv
     orphans
 }
 
-/// Removes what runs left behind that ended with their daemon.
-fn clear_volatile(dir: &Path) {
+/// Removes what runs left behind that ended with their daemon; those whose shim lives go with it.
+fn clear_volatile(dir: &Path, held: &BTreeSet<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(dir) else { return };
-    for entry in entries.flatten() {
+    for entry in entries.flatten().filter(|entry| !held.contains(&entry.path())) {
         if let Err(error) = std::fs::remove_dir_all(entry.path()) {
             tracing::warn!(%error, "cannot remove what a run that was not durable left");
         }
     }
 }
-

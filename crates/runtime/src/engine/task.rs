@@ -73,7 +73,13 @@ fn verdict(end: TaskEnd, code: ErrorCode) -> Verdict {
             let quality = if blank { Quality::Unverified } else { Quality::Ok };
             let marks = if blank { vec![Mark::NoOutput] } else { vec![] };
             Verdict {
-                conclusion: Conclusion { outcome: Outcome::Completed, result: Some(result), marks, quality, exit },
+                conclusion: Conclusion {
+                    outcome: Outcome::Completed,
+                    result: Some(result),
+                    marks,
+                    quality,
+                    exit,
+                },
                 whole,
             }
         }

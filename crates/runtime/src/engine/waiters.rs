@@ -30,7 +30,8 @@ impl Waiters {
     pub(crate) fn ended(&self, state: &Arc<Subagent>) {
         let mut map = self.by_subagent.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(waiters) = map.remove(&state.id) else { return };
-        let (done, rest): (Vec<_>, Vec<_>) = waiters.into_iter().partition(|(run, _)| *run <= state.run.number);
+        let (done, rest): (Vec<_>, Vec<_>) =
+            waiters.into_iter().partition(|(run, _)| *run <= state.run.number);
         if !rest.is_empty() {
             map.insert(state.id, rest);
         }
@@ -39,6 +40,11 @@ impl Waiters {
             // A waiter that gave up is no concern.
             let _ = waiter.send(Arc::clone(state));
         }
+    }
+
+    /// Lets everyone go who waits: the engine is going down, the runs are not over.
+    pub(crate) fn let_go(&self) {
+        self.by_subagent.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Forgets waiters that gave up.

@@ -244,7 +244,9 @@ impl Writer {
         let mut halt = None;
         for message in messages {
             match message {
-                Message::Spawn(spawn, reply) => self.stage_spawn(&mut batch, *spawn, reply, &mut answers, now),
+                Message::Spawn(spawn, reply) => {
+                    self.stage_spawn(&mut batch, *spawn, reply, &mut answers, now)
+                }
                 Message::Act(act) => self.stage_act(&mut batch, *act, &mut answers, now),
                 Message::Limits(limits) => {
                     self.limits = (*limits).clone();
@@ -460,8 +462,7 @@ impl Writer {
     fn assign_slots(&mut self, batch: &mut Batch, now: Timestamp) {
         while !self.draining && self.book.running < self.limits.running {
             let Some(id) = self.book.queue.pop(now) else { return };
-            let command =
-                Command::Claim { owner: self.inner.node.clone(), lease_until: Timestamp::never() };
+            let command = Command::Claim { owner: self.inner.node.clone(), lease_until: Timestamp::never() };
             if let Err(error) = self.try_act(batch, id, command, None, now) {
                 tracing::warn!(%id, %error, "cannot give a slot");
             }
@@ -534,7 +535,8 @@ impl Writer {
         committed: &HashMap<SubagentId, Arc<Subagent>>,
         failure: Option<&StoreError>,
     ) {
-        let failed = || failure.cloned().unwrap_or(StoreError::Backend { reason: String::from("nothing was kept") });
+        let failed =
+            || failure.cloned().unwrap_or(StoreError::Backend { reason: String::from("nothing was kept") });
         for answer in answers {
             // A caller that went away is no concern of the writer.
             match answer {

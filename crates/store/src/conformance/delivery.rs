@@ -97,11 +97,10 @@ pub fn every_run_is_owed_to_its_own_requester<H: Deref<Target: Store + Sized>>(m
     assert_eq!(store.live().unwrap().items, vec![resumed.clone()]);
     assert_eq!((counts(), runs(&me)), ([1, 1, 0], vec![(resumed.revision, 1)]));
     let ended = samples.end(&*store, &resumed, Samples::failure());
-    assert_eq!((counts(), runs(&me), runs(&you)), (
-        [2, 1, 1],
-        vec![(ended.revision, 1)],
-        vec![(ended.revision, 2)]
-    ));
+    assert_eq!(
+        (counts(), runs(&me), runs(&you)),
+        ([2, 1, 1], vec![(ended.revision, 1)], vec![(ended.revision, 2)])
+    );
     // Run by run, page by page.
     let all = OwedRun::of(&ended);
     assert_eq!(store.owed(None, None, 1).unwrap(), all[..1]);

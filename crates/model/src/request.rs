@@ -255,6 +255,9 @@ pub struct Health {
     pub containment: String,
     /// What was found at the last start.
     pub recovery: RecoverySummary,
+    /// Stored records that reads have found unreadable so far. They are set aside and listed with the others.
+    #[serde(default)]
+    pub damaged: u32,
     /// True when the store takes no writes (full disk, read-only, newer format), with the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<String>,

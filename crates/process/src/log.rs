@@ -282,6 +282,8 @@ pub fn read_stream(dir: &Path, kind: Kind, head: usize, tail: usize) -> Result<S
     let mut log = FrameLog::open(dir);
     let mut out = StreamText::default();
     let mut last: VecDeque<u8> = VecDeque::new();
+    // What comes after a gap is no part of the beginning.
+    let mut head = head;
     while let Some(item) = log.next_item()? {
         match item {
             LogItem::Frame(frame) if frame.kind == kind => {
@@ -296,9 +298,11 @@ pub fn read_stream(dir: &Path, kind: Kind, head: usize, tail: usize) -> Result<S
             }
             LogItem::Frame(frame) if frame.kind == Kind::Gap => {
                 out.dropped = out.dropped.max(Gap::decode(&frame.payload).map_or(0, |gap| gap.total));
+                head = head.min(out.head.len());
             }
             LogItem::Corruption { bytes, .. } => out.damaged += bytes,
-            LogItem::Frame(_) | LogItem::Missing { .. } => {}
+            LogItem::Missing { .. } => head = head.min(out.head.len()),
+            LogItem::Frame(_) => {}
         }
     }
     out.tail = last.into();

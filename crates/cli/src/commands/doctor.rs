@@ -222,7 +222,7 @@ fn store(paths: &Paths, daemon: Option<&Health>, report: &mut Report) {
         Format::InLog => path.display().to_string(),
     };
     if let Some(health) = daemon {
-        return match health.recovery.damaged {
+        return match health.damaged.max(health.recovery.damaged) {
             0 => report.ok("store", format!("{shown}, in use by the daemon")),
             damaged => report.warn(
                 "store",

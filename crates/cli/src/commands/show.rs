@@ -168,7 +168,7 @@ fn attempt(facts: &AttemptFacts) -> String {
     let exit = facts.exit.as_ref().map(exited);
     let parts = [process, exit, facts.ended.clone()];
     let told = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-    if told.is_empty() { String::from("starting") } else { told }
+    if told.is_empty() { String::from("no process") } else { told }
 }
 
 fn exited(exit: &ExitFacts) -> String {

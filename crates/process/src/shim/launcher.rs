@@ -18,6 +18,8 @@ use super::survey::{LiveShim, survey_where};
 use crate::cgroup::{CgroupRoot, CgroupUnavailable};
 use crate::platform;
 
+/// Number of the next launcher of this process: none takes the shims of another for its own.
+static LAUNCHERS: AtomicU64 = AtomicU64::new(0);
 /// Number of the next shim of this process. All launchers of a process have the same prefix, and the control group of a
 /// shim that was retired may be there for a while after it.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -130,7 +132,8 @@ impl ShimLauncher {
         // The start time keeps names apart when a pid comes again.
         let own = std::process::id();
         let born = platform::stat(own).map_or(0, |stat| stat.start_time);
-        let prefix = format!("{own:x}-{born:x}");
+        let launcher = LAUNCHERS.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("{own:x}-{born:x}-{launcher:x}");
         let longest = sockets.join(format!("{prefix}-ffffffff.sock"));
         if longest.as_os_str().len() > MAX_SOCKET_PATH {
             let source = io::Error::new(io::ErrorKind::InvalidFilename, "the path is too long for a socket");

@@ -501,6 +501,7 @@ fn start_problem(failure: &StartFailure) -> Problem {
     let code = match failure.stage {
         StartStage::Program => ErrorCode::ProgramNotFound,
         StartStage::Cwd => ErrorCode::InvalidCwd,
+        _ if failure.errno == rustix::io::Errno::NOSPC.raw_os_error() => ErrorCode::StoreFull,
         _ => ErrorCode::StartFailed,
     };
     Problem::new(code, format!("cannot start ({}): {}", failure.stage.as_str(), failure.message))

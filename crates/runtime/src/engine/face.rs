@@ -341,6 +341,7 @@ impl Runtime for Engine {
             cursor: self.inner.feed.head(),
             containment: self.inner.containment().to_owned(),
             recovery: self.inner.recovery.get().cloned().unwrap_or_default(),
+            damaged: u32::try_from(self.inner.store.damaged().map_err(problem)?.len()).unwrap_or(u32::MAX),
             degraded: read_only.or(degraded),
             draining: gauges.draining.load(Ordering::Relaxed),
         })

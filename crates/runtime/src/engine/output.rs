@@ -96,7 +96,8 @@ pub(crate) async fn read_end(dir: &Path, end: End<'_>, stopped: bool) -> Process
         reason,
         exit,
         stdout_head: stdout.head,
-        stdout_omitted: stdout.omitted + if stdout.tail.is_empty() { 0 } else { stdout.dropped },
+        // Of both streams together; where only one has lost anything, this is exact.
+        stdout_omitted: stdout.omitted + stdout.dropped,
         stdout_tail: stdout.tail,
         stderr_tail: stderr.tail,
         incomplete,

@@ -16,6 +16,9 @@ use crate::platform;
 /// Pause between two rounds.
 const ROUND: Duration = Duration::from_millis(2);
 
+/// Looks in a row that must find nothing.
+const EMPTY_LOOKS: u32 = 3;
+
 /// Processes of one attempt that have no shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanTree {
@@ -55,12 +58,20 @@ pub fn kill_leftovers(attempt: &str, cgroup: Option<&Path>, limit: Duration) -> 
             let _ = group.remove();
         }
     }
+    let mut looks = 0;
     loop {
         let left: Vec<_> =
             marked().into_iter().filter(|(key, _)| key == attempt).map(|(_, process)| process).collect();
         if left.is_empty() {
-            return empty;
+            // A process that is just executing a program shows no environment for a moment.
+            looks += 1;
+            if looks == EMPTY_LOOKS {
+                return empty;
+            }
+            std::thread::sleep(ROUND);
+            continue;
         }
+        looks = 0;
         // Frozen first: a process that is stopped cannot fork while the others are killed.
         for signal in [libc::SIGSTOP, libc::SIGKILL] {
             for process in &left {

@@ -350,27 +350,37 @@ impl Attempt {
 
     /// Ends an attempt whose shim is gone: by its exit record, or as what it is. Nothing of its tree is left after.
     async fn settle_without_shim(&self, cgroup: Option<std::path::PathBuf>) {
+        let record = match exit_record::read(&self.dir()) {
+            Ok(record) => record,
+            Err(error) => {
+                let evidence = format!("its exit record cannot be read: {}", chain(&error));
+                self.end_leftovers(cgroup).await;
+                return self.gone(&evidence).await;
+            }
+        };
+        if !record.as_ref().is_some_and(|record| record.tree_gone) {
+            self.end_leftovers(cgroup).await;
+        }
+        match record {
+            Some(record) => {
+                self.settle(&record, None).await;
+            }
+            None if self.never_launched() => self.requeue("no process was made").await,
+            None if self.started_here() || self.stop.is_cancelled() => {
+                let verdict = self.judge(End::ShimLost).await;
+                self.conclude(verdict).await;
+            }
+            None => self.gone("its process is gone and left no exit record").await,
+        }
+    }
+
+    async fn end_leftovers(&self, cgroup: Option<std::path::PathBuf>) {
         let name = self.key.to_string();
         let gone = tokio::task::spawn_blocking(move || {
             leftovers::kill_leftovers(&name, cgroup.as_deref(), LEFTOVERS)
         });
         if !gone.await.unwrap_or(false) {
             tracing::error!(key = %self.key, "processes of a lost shim are still there");
-        }
-        match exit_record::read(&self.dir()) {
-            Ok(Some(record)) => {
-                self.settle(&record, None).await;
-            }
-            Ok(None) if self.never_launched() => self.requeue("no process was made").await,
-            Ok(None) if self.started_here() || self.stop.is_cancelled() => {
-                let verdict = self.judge(End::ShimLost).await;
-                self.conclude(verdict).await;
-            }
-            Ok(None) => self.gone("its process is gone and left no exit record").await,
-            Err(error) => {
-                let evidence = format!("its exit record cannot be read: {}", chain(&error));
-                self.gone(&evidence).await;
-            }
         }
     }
 

@@ -40,6 +40,9 @@ use self::tasks::Tasks;
 use self::waiters::Waiters;
 use self::writer::Message;
 
+/// How long a start waits for the ends that it found to be stored.
+const SETTLE: Duration = Duration::from_secs(2);
+
 /// How long the steps of a stop may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Graces {
@@ -179,10 +182,17 @@ impl Engine {
             config,
             store,
         });
-        recovery::recover(&inner).await?;
+        let ending = recovery::recover(&inner).await?;
         let weak = Arc::downgrade(&inner);
         writer::start(&inner, receiver).map_err(StartError::Thread)?;
         tokio::spawn(effects::slow_timer(weak));
+        // The first caller is not to see what is over as running. A disk that takes no end now takes it later.
+        let settled = async {
+            while ending.iter().any(|id| inner.live(*id).is_some()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(SETTLE, settled).await;
         Ok(Self { inner })
     }
 

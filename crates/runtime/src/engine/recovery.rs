@@ -14,7 +14,9 @@ use super::attempt::{self, Begin};
 use super::{Inner, StartError, output};
 
 /// Recovers everything live and begins what it needs.
-pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), StartError> {
+///
+/// Gives the runs that are about to end: their processes are known to be gone.
+pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<SubagentId>, StartError> {
     // In this order: an attempt that began in between must not look like a child that nobody knows.
     let mut shims = survey(inner).await;
     let page = inner.store.live()?;
@@ -54,7 +56,11 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), StartError> {
     }
     let _ = inner.recovery.set(summary);
     clear_volatile(inner.paths.volatile(), &held);
-    Ok(())
+    let ending = |(id, step): &(SubagentId, Step)| match step {
+        Step::Settle { .. } | Step::Lose { .. } => Some(*id),
+        _ => None,
+    };
+    Ok(plan.steps.iter().filter_map(ending).collect())
 }
 
 async fn survey(inner: &Inner) -> BTreeMap<AttemptKey, LiveShim> {

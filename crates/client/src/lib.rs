@@ -1,4 +1,4 @@
-//! Client of the daemon: the [`Runtime`] trait over its unix socket, with a few connections kept alive.
+//! Client of the daemon: the `Runtime` trait over its unix socket, with a few connections kept alive.
 //!
 //! It knows the wire and nothing else: where the socket is, and how a daemon is started, is the business of binaries.
 

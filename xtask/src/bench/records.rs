@@ -1,5 +1,6 @@
 //! A store with very many records: start, listing and showing.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +14,7 @@ use subagent_runtime::Runtime;
 use subagent_store::{Store, Transition};
 use subagent_store_sqlite::{OpenOptions, SqliteStore};
 
-use crate::daemon::{Daemon, caller};
+use crate::daemon::Daemon;
 use crate::figures::{Samples, ms, row};
 use crate::{Options, Result};
 
@@ -32,11 +33,11 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
     }
     row(&format!("exec of a daemon to its first answer, {} records", options.records), &ready.to_string());
     let daemon = Daemon::start(options, &home).await?;
-    let (mut list, mut show, mut prefix) = (Samples::default(), Samples::default(), Samples::default());
+    let (mut page_of, mut show, mut by_handle) = (Samples::default(), Samples::default(), Samples::default());
     for _ in 0..200 {
         let begun = Instant::now();
         let page = daemon.client.list(ListFilter { limit: Some(50), ..ListFilter::default() }).await?;
-        list.push(begun.elapsed());
+        page_of.push(begun.elapsed());
         if page.items.len() != 50.min(options.records) {
             return Err(format!("a page has {} records", page.items.len()).into());
         }
@@ -45,14 +46,13 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
         show.push(begun.elapsed());
         let begun = Instant::now();
         daemon.client.resolve("gseed0007").await?;
-        prefix.push(begun.elapsed());
+        by_handle.push(begun.elapsed());
     }
-    row("a page of 50", &list.to_string());
+    row("a page of 50", &page_of.to_string());
     row("one record by id", &show.to_string());
-    row("one record by handle", &prefix.to_string());
+    row("one record by handle", &by_handle.to_string());
     let rss = crate::size::resident_kib(daemon.pid())?;
     row("daemon resident with these records", &format!("{:.1} MiB", rss as f64 / 1024.0));
-    let _ = caller();
     daemon.end().await
 }
 
@@ -104,10 +104,10 @@ fn birth(id: SubagentId, number: usize) -> Birth {
         exec: None,
         mode: Mode::Async,
         cwd: "/".into(),
-        env: Default::default(),
+        env: BTreeMap::new(),
         secret_env: vec![],
         deadline_ms: None,
-        labels: Default::default(),
+        labels: BTreeMap::new(),
         durable: true,
     };
     let handle = Handle(format!("gseed{number:04}"));

@@ -48,7 +48,8 @@ pub(super) async fn survey_where(sockets: &Path, wanted: impl Fn(&str) -> bool) 
         let path = entry?.path();
         // Saying hello to a shim that this process controls would take it away from its own handle.
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.ends_with(".sock") && wanted(name) && !held::is_held(&path) {
+        let is_socket = path.extension().is_some_and(|extension| extension == "sock");
+        if is_socket && wanted(name) && !held::is_held(&path) {
             asked.spawn(ask(path));
         }
     }

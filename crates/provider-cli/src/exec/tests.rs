@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use subagent_model::{
@@ -21,10 +22,10 @@ fn job(exec: ExecSpec, prompt: &str) -> Job {
         exec: Some(exec),
         mode: Mode::Sync,
         cwd: "/".into(),
-        env: Default::default(),
+        env: BTreeMap::new(),
         secret_env: vec![],
         deadline_ms: None,
-        labels: Default::default(),
+        labels: BTreeMap::new(),
         durable: true,
     };
     let key = AttemptKey {

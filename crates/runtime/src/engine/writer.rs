@@ -245,7 +245,7 @@ impl Writer {
         for message in messages {
             match message {
                 Message::Spawn(spawn, reply) => {
-                    self.stage_spawn(&mut batch, *spawn, reply, &mut answers, now)
+                    self.stage_spawn(&mut batch, *spawn, reply, &mut answers, now);
                 }
                 Message::Act(act) => self.stage_act(&mut batch, *act, &mut answers, now),
                 Message::Limits(limits) => {

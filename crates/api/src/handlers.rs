@@ -45,15 +45,25 @@ const LARGEST_PART: u32 = 4 * 1024 * 1024;
 /// How many events one read of a subscriber takes.
 const EVENTS: u32 = 256;
 
-fn parsed<T: DeserializeOwned>(body: Body) -> Answer<T> {
+/// A larger body is read on a thread of its own: megabytes of prompt must hold nobody else up.
+const LARGE_BODY: usize = 256 * 1024;
+
+async fn parsed<T: DeserializeOwned + Send + 'static>(body: Body) -> Answer<T> {
     let bytes = body?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Refused::invalid(format!("the body is not valid: {error}")))
+    let large = bytes.len() > LARGE_BODY;
+    let read = move || serde_json::from_slice(&bytes);
+    let parsed = if large {
+        let read = tokio::task::spawn_blocking(read).await;
+        read.map_err(|error| Refused(Problem::new(ErrorCode::Panicked, error.to_string())))?
+    } else {
+        read()
+    };
+    parsed.map_err(|error| Refused::invalid(format!("the body is not valid: {error}")))
 }
 
-fn parsed_or_default<T: DeserializeOwned + Default>(body: Body) -> Answer<T> {
+async fn parsed_or_default<T: DeserializeOwned + Default + Send + 'static>(body: Body) -> Answer<T> {
     let bytes = body?;
-    if bytes.is_empty() { Ok(T::default()) } else { parsed(Ok(bytes)) }
+    if bytes.is_empty() { Ok(T::default()) } else { parsed(Ok(bytes)).await }
 }
 
 impl Shared {
@@ -68,7 +78,7 @@ pub(crate) async fn spawn(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
-    let mut request: SpawnRequest = parsed(body)?;
+    let mut request: SpawnRequest = parsed(body).await?;
     if let Some(key) = headers.get("idempotency-key") {
         let key =
             key.to_str().map_err(|_| Refused::invalid("the idempotency key must be visible characters"))?;
@@ -216,7 +226,7 @@ pub(crate) async fn stop(
     Path(name): Path<String>,
     body: Body,
 ) -> Answer<Json<StopReply>> {
-    let request: StopRequest = parsed_or_default(body)?;
+    let request: StopRequest = parsed_or_default(body).await?;
     let id = app.id(&name).await?;
     Ok(Json(app.runtime.stop(&caller.0, id, request).await?))
 }
@@ -285,7 +295,7 @@ fn delivery(name: &str) -> (&str, Option<RunNumber>) {
 }
 
 pub(crate) async fn acknowledge(State(app): App, caller: CallerFrom, body: Body) -> Answer<Json<AckReply>> {
-    let request: AckRequest = parsed(body)?;
+    let request: AckRequest = parsed(body).await?;
     let mut targets = Vec::with_capacity(request.ids.len());
     let mut refused = Vec::new();
     for name in &request.ids {
@@ -394,7 +404,7 @@ pub(crate) async fn openapi() -> Json<serde_json::Value> {
 }
 
 pub(crate) async fn shutdown(State(app): App, body: Body) -> Answer<StatusCode> {
-    let request: ShutdownRequest = parsed_or_default(body)?;
+    let request: ShutdownRequest = parsed_or_default(body).await?;
     app.admin
         .shutdown
         .send(request)

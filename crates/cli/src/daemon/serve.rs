@@ -93,6 +93,8 @@ fn start(args: &ServeArgs, console: &Console) -> Result<u8, Failure> {
         tracing::warn!(%error, "cannot leave the working directory");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // A second one would be woken for every message of a child and take its processor from it: what can take long
+        // runs on blocking threads, commits on the writer's.
         .worker_threads(1)
         .max_blocking_threads(64)
         .thread_keep_alive(Duration::from_secs(5))

@@ -117,7 +117,7 @@ impl Attempt {
         if self.stop.is_cancelled() {
             return self.requeue(NOT_STARTED).await;
         }
-        match self.plan() {
+        match self.plan().await {
             Err(problem) => self.fail(problem).await,
             Ok((_, Launch::Task(body))) => task::drive(self, body).await,
             Ok((job, Launch::Process(process))) => self.start(&job, process).await,
@@ -125,9 +125,9 @@ impl Attempt {
     }
 
     /// The job with its whole prompt, and how its provider launches it.
-    fn plan(&self) -> Result<(Job, Launch), Problem> {
+    async fn plan(&self) -> Result<(Job, Launch), Problem> {
         let mut job = self.job();
-        job.prompt_text = Some(self.prompt_text()?);
+        job.prompt_text = Some(self.prompt_text().await?);
         let launch = self.provider()?.launch(&job)?;
         Ok((job, launch))
     }
@@ -142,16 +142,21 @@ impl Attempt {
         }
     }
 
-    pub(crate) fn prompt_text(&self) -> Result<Arc<str>, Problem> {
+    /// The whole prompt. One that is not in the record is read on a thread of its own.
+    pub(crate) async fn prompt_text(&self) -> Result<Arc<str>, Problem> {
         let prompt = &self.state.run.prompt;
         if !prompt.truncated {
             return Ok(Arc::from(prompt.preview.as_str()));
         }
-        let store: &dyn Store =
-            if self.state.spec.durable { &*self.inner.store } else { &*self.inner.memory };
+        let (inner, durable, key) = (Arc::clone(&self.inner), self.state.spec.durable, self.key);
         let size = u32::try_from(prompt.bytes).unwrap_or(u32::MAX);
-        let part = store
-            .content(self.key.subagent, self.key.run, ContentKind::Prompt, 0, size)
+        let read = tokio::task::spawn_blocking(move || {
+            let store: &dyn Store = if durable { &*inner.store } else { &*inner.memory };
+            store.content(key.subagent, key.run, ContentKind::Prompt, 0, size)
+        });
+        let part = read
+            .await
+            .map_err(|error| Problem::new(ErrorCode::Panicked, error.to_string()))?
             .map_err(|error| Problem::new(error.code(), error.to_string()))?
             .ok_or_else(|| Problem::new(ErrorCode::DamagedRecord, "the whole prompt is not in the store"))?;
         Ok(Arc::from(String::from_utf8_lossy(&part.bytes)))

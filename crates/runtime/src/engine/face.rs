@@ -31,6 +31,8 @@ const CONTROL_BOUND: Duration = Duration::from_secs(10);
 const LARGEST_PAGE: u32 = 1_000;
 /// Longest label, description or idempotency key.
 const LONGEST_WORD: usize = 512;
+/// A larger prompt is digested on a thread of its own.
+const LARGE_PROMPT: usize = 256 * 1024;
 /// Most labels.
 const MOST_LABELS: usize = 64;
 
@@ -432,7 +434,12 @@ impl Engine {
         }
         let cwd = request.cwd.ok_or_else(cwd::missing)?;
         self.inner.cwds.check(&cwd).await?;
-        let (prompt, whole) = bound(request.prompt);
+        let (prompt, whole) = if request.prompt.len() > LARGE_PROMPT {
+            let digest = tokio::task::spawn_blocking(move || bound(request.prompt)).await;
+            digest.map_err(|error| Problem::new(ErrorCode::Panicked, error.to_string()))?
+        } else {
+            bound(request.prompt)
+        };
         let spec = SpawnSpec {
             prompt,
             description: request.description,

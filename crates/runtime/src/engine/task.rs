@@ -15,7 +15,7 @@ use super::writer::{Act, Message};
 
 /// Runs the closure to its end.
 pub(crate) async fn drive(attempt: &Attempt, body: Task) {
-    let prompt = match attempt.prompt_text() {
+    let prompt = match attempt.prompt_text().await {
         Ok(prompt) => prompt,
         Err(problem) => {
             attempt.conclude(verdict(Err(TaskFailure::new(problem.message)), ErrorCode::StartFailed)).await;

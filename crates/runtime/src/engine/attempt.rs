@@ -465,9 +465,7 @@ impl Attempt {
 
     /// Tells a fact that nobody waits for. Should it be lost, the end tells more.
     fn tell(&self, command: Command) {
-        let act =
-            Act { id: self.key.subagent, command, content: None, cascade: false, lazy: true, reply: None };
-        self.inner.send(Message::Act(Box::new(act)));
+        self.inner.send(Act::lazy(self.key.subagent, command).into());
     }
 
     /// Commits a command, again and again while the store cannot take it: what it says is true, and is kept by the shim
@@ -477,9 +475,8 @@ impl Attempt {
         loop {
             let (reply, answer) = oneshot::channel();
             let (command, content) = (command.clone(), content.clone());
-            let id = self.key.subagent;
-            let act = Act { id, command, content, cascade: false, lazy: false, reply: Some(reply) };
-            self.inner.send(Message::Act(Box::new(act)));
+            let act = Act { content, reply: Some(reply), ..Act::new(self.key.subagent, command) };
+            self.inner.send(act.into());
             match answer.await {
                 Ok(Ok(_) | Err(ActError::Refused(Refusal::Stale { .. }) | ActError::NotFound(_))) => {
                     return true;

@@ -1,5 +1,8 @@
 //! The engine's answers: checks of requests, reads, waits. Reads never pass the writer.
 
+mod prepare;
+mod result;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -29,13 +32,6 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const CONTROL_BOUND: Duration = Duration::from_secs(10);
 /// Most records of a page.
 const LARGEST_PAGE: u32 = 1_000;
-/// Longest label, description or idempotency key.
-const LONGEST_WORD: usize = 512;
-/// A larger prompt is digested on a thread of its own.
-const LARGE_PROMPT: usize = 256 * 1024;
-/// Most labels.
-const MOST_LABELS: usize = 64;
-
 fn problem(error: StoreError) -> Problem {
     ActError::Store(error).into()
 }
@@ -44,22 +40,11 @@ fn not_found(what: impl std::fmt::Display) -> Problem {
     Problem::new(ErrorCode::NotFound, format!("there is no subagent {what}"))
 }
 
-fn invalid(message: impl Into<String>) -> Problem {
-    Problem::new(ErrorCode::InvalidRequest, message)
-}
-
 impl Engine {
     /// Sends a command and waits for its commit, within the bound of control calls.
-    async fn act(
-        &self,
-        id: SubagentId,
-        command: Command,
-        cascade: bool,
-        lazy: bool,
-    ) -> Result<Acted, Problem> {
+    async fn act(&self, id: SubagentId, command: Command, cascade: bool) -> Result<Acted, Problem> {
         let (reply, answer) = oneshot::channel();
-        let act = Act { id, command, content: None, cascade, lazy, reply: Some(reply) };
-        self.inner.send(Message::Act(Box::new(act)));
+        self.inner.send(Act { cascade, reply: Some(reply), ..Act::new(id, command) }.into());
         bounded_answer(answer).await?.map_err(Problem::from)
     }
 
@@ -73,14 +58,7 @@ impl Engine {
     ) -> Option<oneshot::Receiver<Result<Acted, ActError>>> {
         let command = Command::Acknowledge { run, by: caller.requester.clone() };
         let (reply, answer) = (!lazy).then(oneshot::channel).unzip();
-        self.inner.send(Message::Act(Box::new(Act {
-            id,
-            command,
-            content: None,
-            cascade: false,
-            lazy,
-            reply,
-        })));
+        self.inner.send(Act { lazy, reply, ..Act::new(id, command) }.into());
         answer
     }
 
@@ -222,7 +200,7 @@ impl Runtime for Engine {
         request: StopRequest,
     ) -> Result<StopReply, Problem> {
         let command = Command::Stop { actor: caller.requester.to_string(), cause: request.cause };
-        let acted = self.act(id, command, request.cascade, false).await?;
+        let acted = self.act(id, command, request.cascade).await?;
         Ok(StopReply { record: record(&acted.state), accepted: acted.changed, cascaded: acted.cascaded })
     }
 
@@ -233,37 +211,7 @@ impl Runtime for Engine {
         offset: u64,
         max: u32,
     ) -> Result<TextPart, Problem> {
-        let state = self.known(id)?;
-        let run = run.unwrap_or(state.run.number);
-        let Some(ended) = ended_run(&state, run) else {
-            if run != state.run.number {
-                return Err(not_found(format!("{id} with a run {run}")));
-            }
-            let message = format!("{} has no result yet: it is {}", state.handle, state.status());
-            return Err(Problem::new(ErrorCode::StillRunning, message).with_ids(vec![id.to_string()]));
-        };
-        let Some(text) = &ended.result else {
-            return Ok(TextPart { run, text: String::new(), offset: 0, total: 0, next: None });
-        };
-        let total = text.bytes;
-        let bytes = if text.truncated {
-            let store: &dyn Store = if state.spec.durable { &*self.inner.store } else { &*self.inner.memory };
-            let part = store.content(id, run, ContentKind::Result, offset, max).map_err(problem)?;
-            part.map(|part| part.bytes).ok_or_else(|| {
-                Problem::new(
-                    ErrorCode::NotFound,
-                    "the whole result was released; the preview in the record remains",
-                )
-            })?
-        } else {
-            let whole = text.preview.as_bytes();
-            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(whole.len());
-            let to = from.saturating_add(max as usize).min(whole.len());
-            whole[from..to].to_vec()
-        };
-        let (text, taken) = whole_characters(bytes, offset, total);
-        let end = offset + taken;
-        Ok(TextPart { run, text, offset, total, next: Some(end).filter(|end| *end < total && taken > 0) })
+        self.read_result(id, run, offset, max)
     }
 
     async fn output(&self, id: SubagentId, from: u64, wait: Option<Duration>) -> Result<LogPage, Problem> {
@@ -360,24 +308,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The text of a part, whole characters only, and how many bytes of it are used up. A character that the end of the part
-/// splits is left for the next part.
-fn whole_characters(bytes: Vec<u8>, offset: u64, total: u64) -> (String, u64) {
-    let length = bytes.len() as u64;
-    match String::from_utf8(bytes) {
-        Ok(text) => (text, length),
-        Err(error) => {
-            let good = error.utf8_error().valid_up_to();
-            let split = error.utf8_error().error_len().is_none() && offset + length < total && good > 0;
-            let mut bytes = error.into_bytes();
-            if split {
-                bytes.truncate(good);
-            }
-            (String::from_utf8_lossy(&bytes).into_owned(), bytes.len() as u64)
-        }
-    }
-}
-
 /// What the inbox tells of a run; `None` when its state does not owe it, which no store says.
 fn inbox_item(OwedRun { state, run, .. }: &OwedRun) -> Option<InboxItem> {
     let owed = owed(state).find(|owed| owed.run == *run)?;
@@ -393,83 +323,4 @@ fn inbox_item(OwedRun { state, run, .. }: &OwedRun) -> Option<InboxItem> {
 /// What a wait tells: the run that was waited for, though the next one may be open by now.
 fn waited(state: &Subagent, run: RunNumber, ended: bool) -> WaitReply {
     WaitReply { record: record_of_run(state, run).unwrap_or_else(|| record(state)), ended, run }
-}
-
-/// How a run ended, the current or an earlier one; `None` while it is live.
-fn ended_run(state: &Subagent, run: RunNumber) -> Option<&Ended> {
-    if run == state.run.number {
-        return state.ended();
-    }
-    state.earlier.iter().find(|earlier| earlier.number == run).map(|earlier| &*earlier.ended)
-}
-
-type Prepared = (Spawn, std::collections::BTreeMap<String, String>);
-
-impl Engine {
-    /// Checks a request as far as it can be checked without the writer.
-    async fn prepare(&self, caller: &Caller, request: SpawnRequest) -> Result<Prepared, Problem> {
-        let parent = match &request.parent {
-            Some(name) => Some(self.resolve(name).await?),
-            None => None,
-        };
-        let words = [&request.description, &request.idempotency_key, &request.agent_type, &request.model];
-        if let Some(word) = words.into_iter().flatten().find(|word| word.len() > LONGEST_WORD) {
-            return Err(invalid(format!("a field is longer than {LONGEST_WORD} bytes: {word:.40}...")));
-        }
-        let labels = &request.labels;
-        if labels.len() > MOST_LABELS
-            || labels.iter().any(|(k, v)| k.is_empty() || k.len() + v.len() > LONGEST_WORD)
-        {
-            return Err(invalid(format!("at most {MOST_LABELS} labels of {LONGEST_WORD} bytes, with names")));
-        }
-        let bad_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
-        let mut environment = request.env.iter().chain(&request.secret_env);
-        if let Some((name, _)) = environment.find(|(name, value)| bad_name(name) || value.contains('\0')) {
-            return Err(invalid(format!(
-                "the environment variable {name:?} has a name or value that none can have"
-            )));
-        }
-        if request.deadline_ms == Some(0) {
-            return Err(invalid("a deadline must be longer than nothing"));
-        }
-        let cwd = request.cwd.ok_or_else(cwd::missing)?;
-        self.inner.cwds.check(&cwd).await?;
-        let (prompt, whole) = if request.prompt.len() > LARGE_PROMPT {
-            let digest = tokio::task::spawn_blocking(move || bound(request.prompt)).await;
-            digest.map_err(|error| Problem::new(ErrorCode::Panicked, error.to_string()))?
-        } else {
-            bound(request.prompt)
-        };
-        let spec = SpawnSpec {
-            prompt,
-            description: request.description,
-            agent_type: request.agent_type.unwrap_or_else(|| request.provider.clone()),
-            provider: request.provider,
-            model: request.model,
-            exec: request.exec,
-            mode: request.mode,
-            cwd,
-            env: request.env,
-            secret_env: request.secret_env.keys().cloned().collect(),
-            deadline_ms: request.deadline_ms,
-            labels: request.labels,
-            durable: request.durable,
-        };
-        self.inner.registry.get(&spec.provider)?.check(&spec)?;
-        let content = whole
-            .map(|text| Content { run: RunNumber(1), kind: ContentKind::Prompt, text })
-            .into_iter()
-            .collect();
-        let idempotency =
-            request.idempotency_key.map(|key| IdempotencyKey { requester: caller.requester.clone(), key });
-        let spawn = Spawn {
-            id: names::new_id(),
-            spec,
-            parent,
-            requester: caller.requester.clone(),
-            content,
-            idempotency,
-        };
-        Ok((spawn, request.secret_env))
-    }
 }

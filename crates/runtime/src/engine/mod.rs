@@ -38,7 +38,7 @@ use self::feed::Feed;
 use self::paths::Paths;
 use self::tasks::Tasks;
 use self::waiters::Waiters;
-use self::writer::Message;
+use self::writer::{Act, Message};
 
 /// How long a start waits for the ends that it found to be stored.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -215,7 +215,7 @@ impl Engine {
             Shutdown::Stop { within } => (inner.live_where(|_| true), within),
         };
         for state in &victims {
-            inner.send(Message::act(state.id, writer::stop_command("daemon", Cause::Shutdown)));
+            inner.send(Act::new(state.id, writer::stop_command("daemon", Cause::Shutdown)).into());
         }
         let gone = async {
             while victims.iter().any(|state| inner.live(state.id).is_some()) {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, panic_text};
 use super::clock;
-use super::writer::{Act, Message};
+use super::writer::Act;
 
 /// Runs the closure to its end.
 pub(crate) async fn drive(attempt: &Attempt, body: Task) {
@@ -23,9 +23,7 @@ pub(crate) async fn drive(attempt: &Attempt, body: Task) {
         }
     };
     let command = Command::Started { attempt: attempt.key.attempt, process: None };
-    let act =
-        Act { id: attempt.key.subagent, command, content: None, cascade: false, lazy: true, reply: None };
-    attempt.inner.send(Message::Act(Box::new(act)));
+    attempt.inner.send(Act::lazy(attempt.key.subagent, command).into());
     let cancelled = CancellationToken::new();
     let spec = Arc::clone(&attempt.state.spec);
     let context = TaskContext { key: attempt.key, prompt, spec, cancelled: cancelled.clone() };

@@ -1,24 +1,28 @@
 //! The one writer: every change of every subagent passes here, in one order. It drains what waits into one batch,
 //! commits it with one flush, and only then answers, publishes and lets effects begin.
 
+mod message;
+mod spawning;
+mod trees;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use subagent_core::admission::{self, Facts, Limits, ParentFacts};
-use subagent_core::run::{Birth, Command, Phase, Refusal, Subagent, accept};
-use subagent_model::{
-    Cause, Cursor, ErrorCode, Event, Handle, Problem, Requester, SpawnSpec, SubagentId, Timestamp,
-};
-use subagent_store::{Content, IdempotencyKey, Store, StoreError, Transition};
+use subagent_core::admission::Limits;
+use subagent_core::run::{Command, Subagent};
+use subagent_model::{Cursor, Event, Problem, SubagentId, Timestamp};
+use subagent_store::{Content, Store, StoreError, Transition};
 use tokio::sync::oneshot;
 
+pub(crate) use self::message::{Act, ActError, Acted, Message, Spawn, stop_command};
+use self::message::{ActReply, Spawned};
 use super::batch::{Batch, StageError};
 use super::book::Book;
 use super::disk::DiskProbe;
-use super::{Inner, clock, effects, names};
+use super::{Inner, clock, effects};
 
 /// Most messages of one round.
 const ROUND: usize = 512;
@@ -26,103 +30,6 @@ const ROUND: usize = 512;
 const LAZY: Duration = Duration::from_millis(3);
 /// How many ended states are kept at hand, for the acknowledgement that usually follows.
 const RECENT_ENDS: usize = 256;
-
-/// A spawn that passed all checks but the gate.
-pub(crate) struct Spawn {
-    pub(crate) id: SubagentId,
-    pub(crate) spec: SpawnSpec,
-    pub(crate) parent: Option<SubagentId>,
-    pub(crate) requester: Requester,
-    pub(crate) content: Vec<Content>,
-    pub(crate) idempotency: Option<IdempotencyKey>,
-}
-
-/// What a spawn came to.
-#[derive(Debug, Clone)]
-pub(crate) struct Spawned {
-    pub(crate) state: Arc<Subagent>,
-    pub(crate) existing: bool,
-}
-
-/// What a command came to.
-#[derive(Debug, Clone)]
-pub(crate) struct Acted {
-    pub(crate) state: Arc<Subagent>,
-    pub(crate) changed: bool,
-    /// Descendants that the same command changed.
-    pub(crate) cascaded: Vec<SubagentId>,
-}
-
-/// Why a command came to nothing.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum ActError {
-    #[error("there is no subagent {0}")]
-    NotFound(SubagentId),
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("the engine is shutting down")]
-    Halted,
-    #[error("{0}")]
-    Internal(String),
-}
-
-impl From<ActError> for Problem {
-    fn from(error: ActError) -> Self {
-        let code = match &error {
-            ActError::NotFound(_) => ErrorCode::NotFound,
-            ActError::Refused(refusal) => refusal.code(),
-            ActError::Store(error) => error.code(),
-            ActError::Halted => ErrorCode::Draining,
-            ActError::Internal(_) => ErrorCode::Panicked,
-        };
-        Self::new(code, error.to_string())
-    }
-}
-
-pub(crate) type ActReply = oneshot::Sender<Result<Acted, ActError>>;
-
-/// A message to the writer.
-pub(crate) enum Message {
-    Spawn(Box<Spawn>, oneshot::Sender<Result<Spawned, Problem>>),
-    Act(Box<Act>),
-    Limits(Box<Limits>),
-    /// No new slots any more.
-    Drain,
-    /// How many runs start before this one.
-    Position(SubagentId, oneshot::Sender<Option<u64>>),
-    /// Look again at what this subagent needs.
-    Look(SubagentId),
-    Halt(oneshot::Sender<()>),
-}
-
-/// A command on its way.
-pub(crate) struct Act {
-    pub(crate) id: SubagentId,
-    pub(crate) command: Command,
-    pub(crate) content: Option<Content>,
-    /// Also to the live descendants, except detached ones.
-    pub(crate) cascade: bool,
-    /// May wait a little for company.
-    pub(crate) lazy: bool,
-    pub(crate) reply: Option<ActReply>,
-}
-
-impl Message {
-    pub(crate) fn act(id: SubagentId, command: Command) -> Self {
-        Self::Act(Box::new(Act { id, command, content: None, cascade: false, lazy: false, reply: None }))
-    }
-
-    fn is_lazy(&self) -> bool {
-        matches!(self, Self::Act(act) if act.lazy)
-    }
-}
-
-/// The command of a stop.
-pub(crate) fn stop_command(actor: &str, cause: Cause) -> Command {
-    Command::Stop { actor: actor.to_owned(), cause }
-}
 
 /// Starts the writer thread. It ends when the engine is dropped or halted.
 pub(crate) fn start(inner: &Arc<Inner>, receiver: Receiver<Message>) -> std::io::Result<()> {
@@ -285,89 +192,6 @@ impl Writer {
         self.inner.load(id)?.ok_or(ActError::NotFound(id))
     }
 
-    fn stage_spawn(
-        &mut self,
-        batch: &mut Batch,
-        spawn: Spawn,
-        reply: oneshot::Sender<Result<Spawned, Problem>>,
-        answers: &mut Vec<Answer>,
-        now: Timestamp,
-    ) {
-        match self.try_spawn(batch, spawn, now) {
-            Ok(id) => answers.push(Answer::Spawn { id, reply }),
-            Err(Earlier::Existing(state)) => {
-                let _ = reply.send(Ok(Spawned { state, existing: true }));
-            }
-            Err(Earlier::Refused(problem)) => {
-                let _ = reply.send(Err(*problem));
-            }
-        }
-    }
-
-    fn try_spawn(&mut self, batch: &mut Batch, spawn: Spawn, now: Timestamp) -> Result<SubagentId, Earlier> {
-        if let Some(key) = &spawn.idempotency {
-            let inner = Arc::clone(&self.inner);
-            for store in [&*inner.store, &*inner.memory as &dyn Store] {
-                if let Some(id) = store.by_idempotency_key(key).map_err(store_problem)? {
-                    let state = self.committed(id).map_err(|error| Earlier::refused(error.into()))?;
-                    return Err(Earlier::Existing(state));
-                }
-            }
-        }
-        let mut facts = Facts {
-            parent: None,
-            queued: u32::try_from(self.book.queue.len()).unwrap_or(u32::MAX),
-            disk_free_mb: spawn.spec.durable.then(|| self.disk.free_mb()).flatten(),
-            draining: self.draining,
-        };
-        let (mut root, mut depth) = (spawn.id, 0);
-        if let Some(parent) = spawn.parent {
-            let state = match batch.get(parent) {
-                Some(state) => Arc::new(state.clone()),
-                None => self.committed(parent).map_err(|error| Earlier::refused(error.into()))?,
-            };
-            root = state.root;
-            depth = state.depth + 1;
-            let store = &self.inner.store;
-            facts.parent = Some(ParentFacts {
-                depth: state.depth,
-                open: !matches!(state.run.phase, Phase::Ended(_) | Phase::Stopping { .. }),
-                live_children: self.book.live_child_count(parent),
-                tree_total: self.book.tree_total(root, || store.tree_total(root)).map_err(store_problem)?,
-                recent_spawns: self.book.recent_spawns(parent, now, self.limits.rate_window()),
-            });
-        }
-        admission::admit(&self.limits, &facts).map_err(Earlier::refused)?;
-        let handle = self.free_handle().map_err(store_problem)?;
-        let birth = Birth {
-            id: spawn.id,
-            handle,
-            spec: spawn.spec,
-            parent: spawn.parent,
-            root,
-            depth,
-            requester: spawn.requester,
-        };
-        let state = batch
-            .birth(spawn.id, accept(birth), spawn.content, spawn.idempotency, now)
-            .map_err(|error| Earlier::refused(Problem::new(ErrorCode::Panicked, error.to_string())))?;
-        self.book.step(None, state);
-        if let Some(parent) = spawn.parent {
-            self.book.note_spawn(parent, root, now);
-        }
-        Ok(spawn.id)
-    }
-
-    fn free_handle(&self) -> Result<Handle, StoreError> {
-        for length in 6..16 {
-            let handle = names::new_handle(length);
-            if !self.inner.store.handle_taken(&handle)? && !self.inner.memory.handle_taken(&handle)? {
-                return Ok(handle);
-            }
-        }
-        Ok(names::new_handle(16))
-    }
-
     fn stage_act(&mut self, batch: &mut Batch, act: Act, answers: &mut Vec<Answer>, now: Timestamp) {
         let Act { id, command, content, cascade, lazy: _, reply } = act;
         match self.try_act(batch, id, command, content, now) {
@@ -415,47 +239,6 @@ impl Writer {
             }
         }
         Ok(step.changed)
-    }
-
-    /// A parent whose turn is over ends with its last child.
-    fn end_waiting_parent(&mut self, batch: &mut Batch, parent: Option<SubagentId>, now: Timestamp) {
-        let Some(parent) = parent else { return };
-        if self.book.is_held_by_children(parent) {
-            return;
-        }
-        let waits = |state: &Subagent| matches!(state.run.phase, Phase::Waiting { held: Some(_), .. });
-        let waiting = match batch.get(parent) {
-            Some(state) => waits(state),
-            None => self.inner.live(parent).is_some_and(|state| waits(&state)),
-        };
-        if waiting && let Err(error) = self.try_act(batch, parent, Command::ChildrenEnded, None, now) {
-            tracing::warn!(%parent, %error, "cannot end a run that waited for its children");
-        }
-    }
-
-    /// Stops the live descendants, except detached ones and what is below them.
-    fn cascade(&mut self, batch: &mut Batch, id: SubagentId, now: Timestamp) -> Vec<SubagentId> {
-        let mut stopped = Vec::new();
-        let mut below = vec![id];
-        while let Some(parent) = below.pop() {
-            for child in self.book.live_children(parent) {
-                let detached = |state: &Subagent| !state.spec.mode.is_delivered();
-                let is_detached = match batch.get(child) {
-                    Some(state) => detached(state),
-                    None => self.inner.live(child).is_none_or(|state| detached(&state)),
-                };
-                if is_detached {
-                    continue;
-                }
-                below.push(child);
-                let actor = Requester::subagent(parent);
-                let command = stop_command(actor.as_str(), Cause::ParentStopped);
-                if let Ok(true) = self.try_act(batch, child, command, None, now) {
-                    stopped.push(child);
-                }
-            }
-        }
-        stopped
     }
 
     /// Gives free slots to those that wait, fairly.
@@ -567,22 +350,6 @@ impl Writer {
         gauges.running.store(self.book.running, Ordering::Relaxed);
         gauges.queued.store(u32::try_from(self.book.queue.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
-}
-
-/// How a spawn ended before the commit.
-enum Earlier {
-    Existing(Arc<Subagent>),
-    Refused(Box<Problem>),
-}
-
-impl Earlier {
-    fn refused(problem: Problem) -> Self {
-        Self::Refused(Box::new(problem))
-    }
-}
-
-fn store_problem(error: StoreError) -> Earlier {
-    Earlier::refused(ActError::Store(error).into())
 }
 
 /// The events of a batch with their numbers.

@@ -1,0 +1,120 @@
+//! What the writer is told, and what it answers.
+
+use std::sync::Arc;
+
+use subagent_core::admission::Limits;
+use subagent_core::run::{Command, Refusal, Subagent};
+use subagent_model::{Cause, ErrorCode, Problem, Requester, SpawnSpec, SubagentId};
+use subagent_store::{Content, IdempotencyKey, StoreError};
+use tokio::sync::oneshot;
+
+/// A spawn that passed all checks but the gate.
+pub(crate) struct Spawn {
+    pub(crate) id: SubagentId,
+    pub(crate) spec: SpawnSpec,
+    pub(crate) parent: Option<SubagentId>,
+    pub(crate) requester: Requester,
+    pub(crate) content: Vec<Content>,
+    pub(crate) idempotency: Option<IdempotencyKey>,
+}
+
+/// What a spawn came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawned {
+    pub(crate) state: Arc<Subagent>,
+    pub(crate) existing: bool,
+}
+
+/// What a command came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Acted {
+    pub(crate) state: Arc<Subagent>,
+    pub(crate) changed: bool,
+    /// Descendants that the same command changed.
+    pub(crate) cascaded: Vec<SubagentId>,
+}
+
+/// Why a command came to nothing.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ActError {
+    #[error("there is no subagent {0}")]
+    NotFound(SubagentId),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the engine is shutting down")]
+    Halted,
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl From<ActError> for Problem {
+    fn from(error: ActError) -> Self {
+        let code = match &error {
+            ActError::NotFound(_) => ErrorCode::NotFound,
+            ActError::Refused(refusal) => refusal.code(),
+            ActError::Store(error) => error.code(),
+            ActError::Halted => ErrorCode::Draining,
+            ActError::Internal(_) => ErrorCode::Panicked,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+pub(crate) type ActReply = oneshot::Sender<Result<Acted, ActError>>;
+
+/// A message to the writer.
+pub(crate) enum Message {
+    Spawn(Box<Spawn>, oneshot::Sender<Result<Spawned, Problem>>),
+    Act(Box<Act>),
+    Limits(Box<Limits>),
+    /// No new slots any more.
+    Drain,
+    /// How many runs start before this one.
+    Position(SubagentId, oneshot::Sender<Option<u64>>),
+    /// Look again at what this subagent needs.
+    Look(SubagentId),
+    Halt(oneshot::Sender<()>),
+}
+
+/// A command on its way.
+pub(crate) struct Act {
+    pub(crate) id: SubagentId,
+    pub(crate) command: Command,
+    pub(crate) content: Option<Content>,
+    /// Also to the live descendants, except detached ones.
+    pub(crate) cascade: bool,
+    /// May wait a little for company.
+    pub(crate) lazy: bool,
+    pub(crate) reply: Option<ActReply>,
+}
+
+impl Act {
+    /// A command for one subagent that is committed at once and that nobody waits for.
+    pub(crate) fn new(id: SubagentId, command: Command) -> Self {
+        Self { id, command, content: None, cascade: false, lazy: false, reply: None }
+    }
+
+    /// A fact that nobody waits for and that may share the flush of others.
+    pub(crate) fn lazy(id: SubagentId, command: Command) -> Self {
+        Self { lazy: true, ..Self::new(id, command) }
+    }
+}
+
+impl From<Act> for Message {
+    fn from(act: Act) -> Self {
+        Self::Act(Box::new(act))
+    }
+}
+
+impl Message {
+    pub(super) fn is_lazy(&self) -> bool {
+        matches!(self, Self::Act(act) if act.lazy)
+    }
+}
+
+/// The command of a stop.
+pub(crate) fn stop_command(actor: &str, cause: Cause) -> Command {
+    Command::Stop { actor: actor.to_owned(), cause }
+}

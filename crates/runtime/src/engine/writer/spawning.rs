@@ -1,0 +1,115 @@
+//! Births: idempotency, the gate, a handle that is free.
+
+use std::sync::Arc;
+
+use subagent_core::admission::{self, Facts, ParentFacts};
+use subagent_core::run::{Birth, Phase, Subagent, accept};
+use subagent_model::{ErrorCode, Handle, Problem, SubagentId, Timestamp};
+use subagent_store::{Store, StoreError};
+use tokio::sync::oneshot;
+
+use super::super::batch::Batch;
+use super::super::names;
+use super::message::{ActError, Spawn, Spawned};
+use super::{Answer, Writer};
+
+impl Writer {
+    pub(super) fn stage_spawn(
+        &mut self,
+        batch: &mut Batch,
+        spawn: Spawn,
+        reply: oneshot::Sender<Result<Spawned, Problem>>,
+        answers: &mut Vec<Answer>,
+        now: Timestamp,
+    ) {
+        match self.try_spawn(batch, spawn, now) {
+            Ok(id) => answers.push(Answer::Spawn { id, reply }),
+            Err(Earlier::Existing(state)) => {
+                let _ = reply.send(Ok(Spawned { state, existing: true }));
+            }
+            Err(Earlier::Refused(problem)) => {
+                let _ = reply.send(Err(*problem));
+            }
+        }
+    }
+
+    fn try_spawn(&mut self, batch: &mut Batch, spawn: Spawn, now: Timestamp) -> Result<SubagentId, Earlier> {
+        if let Some(key) = &spawn.idempotency {
+            let inner = Arc::clone(&self.inner);
+            for store in [&*inner.store, &*inner.memory as &dyn Store] {
+                if let Some(id) = store.by_idempotency_key(key).map_err(store_problem)? {
+                    let state = self.committed(id).map_err(|error| Earlier::refused(error.into()))?;
+                    return Err(Earlier::Existing(state));
+                }
+            }
+        }
+        let mut facts = Facts {
+            parent: None,
+            queued: u32::try_from(self.book.queue.len()).unwrap_or(u32::MAX),
+            disk_free_mb: spawn.spec.durable.then(|| self.disk.free_mb()).flatten(),
+            draining: self.draining,
+        };
+        let (mut root, mut depth) = (spawn.id, 0);
+        if let Some(parent) = spawn.parent {
+            let state = match batch.get(parent) {
+                Some(state) => Arc::new(state.clone()),
+                None => self.committed(parent).map_err(|error| Earlier::refused(error.into()))?,
+            };
+            root = state.root;
+            depth = state.depth + 1;
+            let store = &self.inner.store;
+            facts.parent = Some(ParentFacts {
+                depth: state.depth,
+                open: !matches!(state.run.phase, Phase::Ended(_) | Phase::Stopping { .. }),
+                live_children: self.book.live_child_count(parent),
+                tree_total: self.book.tree_total(root, || store.tree_total(root)).map_err(store_problem)?,
+                recent_spawns: self.book.recent_spawns(parent, now, self.limits.rate_window()),
+            });
+        }
+        admission::admit(&self.limits, &facts).map_err(Earlier::refused)?;
+        let handle = self.free_handle().map_err(store_problem)?;
+        let birth = Birth {
+            id: spawn.id,
+            handle,
+            spec: spawn.spec,
+            parent: spawn.parent,
+            root,
+            depth,
+            requester: spawn.requester,
+        };
+        let state = batch
+            .birth(spawn.id, accept(birth), spawn.content, spawn.idempotency, now)
+            .map_err(|error| Earlier::refused(Problem::new(ErrorCode::Panicked, error.to_string())))?;
+        self.book.step(None, state);
+        if let Some(parent) = spawn.parent {
+            self.book.note_spawn(parent, root, now);
+        }
+        Ok(spawn.id)
+    }
+
+    fn free_handle(&self) -> Result<Handle, StoreError> {
+        for length in 6..16 {
+            let handle = names::new_handle(length);
+            if !self.inner.store.handle_taken(&handle)? && !self.inner.memory.handle_taken(&handle)? {
+                return Ok(handle);
+            }
+        }
+        Ok(names::new_handle(16))
+    }
+}
+
+/// How a spawn ended before the commit.
+enum Earlier {
+    Existing(Arc<Subagent>),
+    Refused(Box<Problem>),
+}
+
+impl Earlier {
+    fn refused(problem: Problem) -> Self {
+        Self::Refused(Box::new(problem))
+    }
+}
+
+fn store_problem(error: StoreError) -> Earlier {
+    Earlier::refused(ActError::Store(error).into())
+}

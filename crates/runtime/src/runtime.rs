@@ -59,32 +59,43 @@ pub struct AckReply {
 }
 
 /// A runtime of subagents. Every call is bounded in time; none stops a child unless it says so.
+///
+/// Errors are values with a stable code. Any call may meet `store_failed` and its kin, a change also `timeout` (no commit
+/// within ten seconds; it may still happen) and `draining`, and a client `daemon_unreachable`. A call that names a
+/// subagent or a run which is not there gets `not_found`. Further codes stand at the call.
 #[async_trait]
 pub trait Runtime: Send + Sync + 'static {
     /// Asks for a subagent. Returns once it is durably accepted, or, with `wait_ms`, once it has ended or the time ran
     /// out.
+    ///
+    /// Refused before anything is started: `invalid_request`, `invalid_cwd`, `unknown_provider`, `not_capable`,
+    /// `prompt_too_large`, and by the gate `depth_limit`, `breadth_limit`, `tree_limit`, `spawn_rate`, `queue_full`,
+    /// `disk_floor`, `parent_ended`. A program that is missing is the end of the run, not a refusal.
     async fn spawn(&self, caller: &Caller, request: SpawnRequest) -> Result<SpawnReply, Problem>;
 
-    /// The subagent of this id, handle, or unique beginning of one.
+    /// The subagent of this id, handle, or unique beginning of one; `ambiguous`, with the candidates, when there are more.
     async fn resolve(&self, name: &str) -> Result<SubagentId, Problem>;
 
-    /// The record.
+    /// The record, as committed last.
     async fn get(&self, id: SubagentId) -> Result<SubagentRecord, Problem>;
 
     /// How many runs start before this one; `None` when it does not wait in the queue.
     async fn queue_position(&self, id: SubagentId) -> Result<Option<u64>, Problem>;
 
-    /// A page of records, newest first.
+    /// A page of records, newest first: 50 unless the filter says otherwise, at most 1,000.
     async fn list(&self, filter: ListFilter) -> Result<Page, Problem>;
 
-    /// Waits for the end of a run. Giving up stops nothing.
+    /// Waits for the end of a run, 30 seconds unless told otherwise and at most a day. Time that ran out is no error: the
+    /// reply says that the run has not ended. Giving up stops nothing, and nothing is consumed.
     async fn wait(&self, id: SubagentId, options: WaitOptions) -> Result<WaitReply, Problem>;
 
-    /// Asks to stop; returns at once with the state reached.
+    /// Asks to stop; returns with the state reached once that is on disk, and never waits for the child. Stopping what
+    /// has ended or is being stopped changes nothing and is no error.
     async fn stop(&self, caller: &Caller, id: SubagentId, request: StopRequest)
     -> Result<StopReply, Problem>;
 
-    /// A part of the whole result of a run (the current one when `None`).
+    /// A part of the whole result of a run (the current one when `None`): at most `max` bytes from byte `offset` on, cut
+    /// between characters. `still_running` while there is none. Reading consumes nothing.
     async fn result(
         &self,
         id: SubagentId,
@@ -93,13 +104,17 @@ pub trait Runtime: Send + Sync + 'static {
         max: u32,
     ) -> Result<TextPart, Problem>;
 
-    /// A page of the child's raw output from a position on. With `wait`, does not return empty before that time.
+    /// A page of the child's raw output, about 256 KiB, from a position of the newest attempt's log on: 0, or `next` of the
+    /// page before. With `wait`, does not return empty before that time unless no more will come. `damaged_log` when the
+    /// log cannot be read at all; damage within it is a part of the page.
     async fn output(&self, id: SubagentId, from: u64, wait: Option<Duration>) -> Result<LogPage, Problem>;
 
-    /// Ended runs that this caller has not consumed, oldest first.
+    /// Ended runs that this caller has not consumed, oldest first, at most 1,000.
     async fn inbox(&self, caller: &Caller, limit: u32) -> Result<Vec<InboxItem>, Problem>;
 
-    /// Marks results as consumed. With `lazily`, returns before that is on disk.
+    /// Marks results as consumed. With `lazily`, returns before that is on disk, and says nothing of what comes of it.
+    /// What cannot be consumed stands in the reply, each with its reason: `not_yours`, `not_found`, or
+    /// `illegal_transition` for a run that has not ended.
     async fn acknowledge(
         &self,
         caller: &Caller,
@@ -125,7 +140,8 @@ pub trait Runtime: Send + Sync + 'static {
         self.acknowledge(caller, vec![AckTarget { id, run: Some(run) }], lazily).await
     }
 
-    /// Durable events after a position. With `wait`, does not return empty before that time.
+    /// Durable events after a position, in order and without gaps, at most 1,000. With `wait`, does not return empty before
+    /// that time. Events of runs that are not durable are not among them.
     async fn events(&self, after: Cursor, limit: u32, wait: Option<Duration>) -> Result<Vec<Event>, Problem>;
 
     /// How the runtime stands.

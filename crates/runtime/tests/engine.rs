@@ -379,6 +379,32 @@ async fn idempotency_the_same_key_gives_the_same_subagent() {
     assert!(!world.engine.spawn(&other, request).await.unwrap().existing, "keys are the requester's own");
 }
 
+/// In one round of the writer, too, where the store cannot know the first yet. Whoever is in that round with them must
+/// not suffer for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn idempotency_the_same_key_many_times_at_once_gives_one_subagent() {
+    let world = world(Limits { rate: 10_000, queue: 10_000, ..Limits::default() }).await;
+    for round in 0..20 {
+        let keyed = SpawnRequest { idempotency_key: Some(format!("k{round}")), ..scripted("say once") };
+        let asked: Vec<_> = (0..16)
+            .map(|number| {
+                let request = if number % 4 == 3 { scripted("say other") } else { keyed.clone() };
+                let engine = world.engine.clone();
+                tokio::spawn(async move { engine.spawn(&me(), request).await })
+            })
+            .collect();
+        let mut keyed = Vec::new();
+        for (number, reply) in asked.into_iter().enumerate() {
+            let reply = reply.await.unwrap().unwrap();
+            if number % 4 != 3 {
+                keyed.push((reply.record.id, reply.existing));
+            }
+        }
+        assert!(keyed.iter().all(|(id, _)| *id == keyed[0].0), "one key, one subagent: {keyed:?}");
+        assert_eq!(keyed.iter().filter(|(_, existing)| !existing).count(), 1, "{keyed:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_14_a_stop_cascades_but_not_to_the_detached() {
     let world = world(Limits { running: 9, ..Limits::default() }).await;

@@ -3,6 +3,8 @@
 //! A task may be gone at any point without harm: what it did is visible from outside (directory, shim, exit record), and
 //! the next task for the same attempt finds it there. A panic here ends this run and no other.
 
+mod launch;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,31 +15,24 @@ use subagent_model::process::{StartFailure, StartStage};
 use subagent_model::{
     AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Outcome, Problem, ProcessIdentity, Timestamp,
 };
-use subagent_process::{
-    ExitRecord, ExitWait, Shim, StartError, StartJob, StdinSource, exit_record, leftovers,
-};
-use subagent_provider::{Job, Launch, ProcessLaunch, Provider, StdinPlan, Verdict};
+use subagent_process::{ExitRecord, ExitWait, Shim, exit_record, leftovers};
+use subagent_provider::{Job, Provider, Verdict};
 use subagent_store::{Content, ContentKind, Store};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::Inner;
 use super::output::{self, End};
 use super::writer::{Act, ActError, Message};
-use super::{Inner, task};
 
-/// Name of the file in the attempt's directory that the child reads as its standard input.
-const STDIN_FILE: &str = "stdin";
 /// Pause before an attempt that never began is tried again; it doubles with each.
 const RETRY: Duration = Duration::from_millis(500);
-/// Why an attempt goes back that a stop was faster than.
-const NOT_STARTED: &str = "stopped before it was started";
 /// First and longest pause before a commit that failed is tried again.
 const COMMIT_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How long the leftovers of a lost shim may take to go.
 const LEFTOVERS: Duration = Duration::from_secs(5);
 /// Lease of a run that is not durable: its children do not outlive the daemon for long.
 const VOLATILE_LEASE: Duration = Duration::from_mins(1);
-
 /// How long the news of a start waits for the end of the run.
 const COMPANY: Duration = Duration::from_millis(3);
 
@@ -113,25 +108,6 @@ impl Attempt {
         self.inner.registry.get(&self.state.spec.provider)
     }
 
-    async fn launch(&self) {
-        if self.stop.is_cancelled() {
-            return self.requeue(NOT_STARTED).await;
-        }
-        match self.plan().await {
-            Err(problem) => self.fail(problem).await,
-            Ok((_, Launch::Task(body))) => task::drive(self, body).await,
-            Ok((job, Launch::Process(process))) => self.start(&job, process).await,
-        }
-    }
-
-    /// The job with its whole prompt, and how its provider launches it.
-    async fn plan(&self) -> Result<(Job, Launch), Problem> {
-        let mut job = self.job();
-        job.prompt_text = Some(self.prompt_text().await?);
-        let launch = self.provider()?.launch(&job)?;
-        Ok((job, launch))
-    }
-
     pub(crate) fn job(&self) -> Job {
         Job {
             key: self.key,
@@ -162,135 +138,30 @@ impl Attempt {
         Ok(Arc::from(String::from_utf8_lossy(&part.bytes)))
     }
 
-    async fn start(&self, job: &Job, process: ProcessLaunch) {
-        let dir = job.dir.clone();
-        let stdin = match process.stdin {
-            StdinPlan::Null => StdinSource::Null,
-            StdinPlan::Prompt => StdinSource::File(text_of(&dir.join(STDIN_FILE))),
-        };
-        let environment = match self.environment(&process) {
-            Ok(environment) => environment,
-            Err(problem) => return self.fail(problem).await,
-        };
-        if let Err(error) = self.lay_out(&dir, job, &process).await {
-            let message = format!("cannot prepare the attempt's directory: {error}");
-            let code = if error.kind() == std::io::ErrorKind::StorageFull {
-                ErrorCode::StoreFull
-            } else {
-                ErrorCode::StartFailed
-            };
-            return self.fail(Problem::new(code, message)).await;
-        }
-        let Some(pool) = &self.inner.pool else {
-            let message = "this runtime has no shims, so it cannot start processes";
-            return self.fail(Problem::new(ErrorCode::ShimMissing, message)).await;
-        };
-        let shim = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => return self.requeue(NOT_STARTED).await,
-            shim = pool.take() => match shim {
-                Ok(shim) => shim,
-                Err(error) => return self.requeue(&format!("no shim could be had: {}", chain(&error))).await,
-            },
-        };
-        if self.stop.is_cancelled() {
-            pool.release(shim);
-            return self.requeue(NOT_STARTED).await;
-        }
-        let spec = &self.state.spec;
-        let job = StartJob {
-            args: process.args,
-            env: environment,
-            stdin,
-            deadline: spec.deadline(),
-            lease: Some(self.lease()),
-            log_limit: self.inner.config.log_limit,
-            graces: self.graces(),
-            ..StartJob::new(self.key.to_string(), text_of(&dir), process.program, spec.cwd.as_str())
-        };
-        match shim.start(job).await {
-            Ok(started) => {
-                self.watch(shim, Some(self.started(Some(started.process)))).await;
-            }
-            Err(StartError::Failed(failure)) => {
-                pool.release(shim);
-                self.fail(start_problem(&failure)).await;
-            }
-            Err(error) => {
-                tracing::warn!(key = %self.key, error = chain(&error), "a start is in doubt");
-                drop(shim);
-                self.find().await;
-            }
-        }
-    }
-
     fn lease(&self) -> Duration {
         if self.state.spec.durable { self.inner.config.lease } else { VOLATILE_LEASE }
     }
 
-    fn graces(&self) -> subagent_process::Graces {
-        let graces = self.inner.config.graces;
-        subagent_process::Graces { term: graces.term, kill: graces.kill }
-    }
-
-    /// The child's whole environment: the requester's, the provider's, ours. Nothing of the daemon's own.
-    fn environment(
-        &self,
-        process: &ProcessLaunch,
-    ) -> Result<std::collections::BTreeMap<String, String>, Problem> {
-        let spec = &self.state.spec;
-        let mut environment = spec.env.clone();
-        if !spec.secret_env.is_empty() {
-            let secrets = self.inner.secrets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let Some(values) = secrets.get(&self.key.subagent) else {
-                let names = spec.secret_env.join(", ");
-                let message = format!("the values of {names} were in the memory of a daemon that is gone");
-                return Err(Problem::new(ErrorCode::EnvironmentLost, message));
-            };
-            environment.extend(values.clone());
-        }
-        environment.extend(process.env.clone());
-        environment.extend(self.inner.config.child_env.clone());
-        environment.insert(String::from("SUBAGENT_ID"), self.key.subagent.to_string());
-        environment.insert(String::from("SUBAGENT_HANDLE"), self.state.handle.to_string());
-        Ok(environment)
-    }
-
-    /// Makes the directory and the files in it. Large files are written on a thread of their own.
-    async fn lay_out(&self, dir: &Path, job: &Job, process: &ProcessLaunch) -> std::io::Result<()> {
-        let mut files: Vec<(std::path::PathBuf, Arc<str>)> =
-            process.files.iter().map(|(name, text)| (dir.join(name), Arc::clone(text))).collect();
-        if let (StdinPlan::Prompt, Some(text)) = (process.stdin, &job.prompt_text) {
-            files.push((dir.join(STDIN_FILE), Arc::clone(text)));
-        }
-        let dir = dir.to_owned();
-        let write = move || -> std::io::Result<()> {
-            make_private_dirs(&dir)?;
-            files.iter().try_for_each(|(path, text)| std::fs::write(path, text.as_bytes()))
-        };
-        if self.state.run.prompt.truncated {
-            tokio::task::spawn_blocking(write).await.map_err(std::io::Error::other)?
-        } else {
-            write()
-        }
-    }
-
     /// Looks for what is there of an attempt that must have a process or have had one.
     async fn find(&self) {
-        if let Some(pool) = &self.inner.pool {
-            match subagent_process::survey(pool.launcher().sockets()).await {
-                Ok(shims) => {
-                    let name = self.key.to_string();
-                    for found in shims {
-                        if found.status.attempt.as_deref() == Some(&name) {
-                            return self.watch(found.shim, None).await;
-                        }
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "cannot look for shims"),
-            }
+        if let Some(shim) = self.own_shim().await {
+            return self.watch(shim, None).await;
         }
         self.settle_without_shim(None).await;
+    }
+
+    /// The live shim that holds this attempt.
+    async fn own_shim(&self) -> Option<Shim> {
+        let pool = self.inner.pool.as_ref()?;
+        let shims = match subagent_process::survey(pool.launcher().sockets()).await {
+            Ok(shims) => shims,
+            Err(error) => {
+                tracing::warn!(%error, "cannot look for shims");
+                return None;
+            }
+        };
+        let name = self.key.to_string();
+        shims.into_iter().find(|found| found.status.attempt.as_deref() == Some(&name)).map(|found| found.shim)
     }
 
     /// Follows the child to its end. The only place where a process of ours is waited for.
@@ -315,7 +186,7 @@ impl Attempt {
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;
                     // A lost shim shows as the end.
-                    let _ = shim.stop(self.graces());
+                    let _ = shim.stop(self.inner.graces());
                 }
                 _ = renewal.tick() => {
                     let _ = shim.renew(lease);
@@ -445,16 +316,11 @@ impl Attempt {
     }
 
     async fn settle_after_panic(&self, what: String) {
-        if let Some(pool) = &self.inner.pool
-            && let Ok(shims) = subagent_process::survey(pool.launcher().sockets()).await
-        {
-            let name = self.key.to_string();
-            for found in shims.into_iter().filter(|found| found.status.attempt.as_deref() == Some(&name)) {
-                let _ = found.shim.stop(self.graces());
-                let bound = self.inner.config.graces.term + self.inner.config.graces.kill + LEFTOVERS;
-                let _ = tokio::time::timeout(bound, found.shim.exit()).await;
-                pool.release(found.shim);
-            }
+        if let (Some(pool), Some(shim)) = (&self.inner.pool, self.own_shim().await) {
+            let graces = self.inner.graces();
+            let _ = shim.stop(graces);
+            let _ = tokio::time::timeout(graces.term + graces.kill + LEFTOVERS, shim.exit()).await;
+            pool.release(shim);
         }
         self.fail(Problem::new(ErrorCode::Panicked, what)).await;
     }
@@ -528,16 +394,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-fn text_of(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-/// Prompts and outputs are nobody else's.
-fn make_private_dirs(dir: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// The end of a process as an exit record tells it.

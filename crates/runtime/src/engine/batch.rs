@@ -1,11 +1,11 @@
 //! One round of the writer: states as they will be, the facts that lead there, and who waits for the answer. Nothing of
 //! it is true before the commit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use subagent_core::run::{Command, IllegalEvent, Refusal, Subagent, born, decide};
-use subagent_model::{EventKind, SubagentId, Timestamp};
+use subagent_model::{EventKind, Handle, SubagentId, Timestamp};
 use subagent_store::{Content, Fact, IdempotencyKey, Transition};
 
 /// A state on its way to the store.
@@ -32,6 +32,9 @@ pub(crate) struct Batch {
     staged: HashMap<SubagentId, Staged>,
     /// In the order of their first step: numbers of events follow it.
     order: Vec<SubagentId>,
+    /// What the store does not know yet of this round's births.
+    keys: HashMap<IdempotencyKey, SubagentId>,
+    handles: HashSet<Handle>,
 }
 
 impl Batch {
@@ -41,6 +44,16 @@ impl Batch {
 
     pub(crate) fn get(&self, id: SubagentId) -> Option<&Subagent> {
         self.staged.get(&id).map(|staged| &staged.state)
+    }
+
+    /// The subagent that a request with this key gives in this round.
+    pub(crate) fn by_key(&self, key: &IdempotencyKey) -> Option<SubagentId> {
+        self.keys.get(key).copied()
+    }
+
+    /// True when a birth of this round has the handle.
+    pub(crate) fn handle_taken(&self, handle: &Handle) -> bool {
+        self.handles.contains(handle)
     }
 
     /// Stages a birth.
@@ -63,6 +76,10 @@ impl Batch {
             events.push(Fact { at: now, run: state.run.number, kind });
         }
         self.order.push(id);
+        self.handles.insert(state.handle.clone());
+        if let Some(key) = &idempotency {
+            self.keys.insert(key.clone(), id);
+        }
         let staged = Staged { before: 0, state, events, content, idempotency };
         Ok(&self.staged.entry(id).or_insert(staged).state)
     }
@@ -83,6 +100,13 @@ impl Batch {
             return Ok(Step { changed: false, before: None });
         }
         let before = current.clone();
+        // Folded aside: a fact that cannot follow leaves nothing behind.
+        let mut after = before.clone();
+        let mut events = Vec::with_capacity(facts.len());
+        for kind in facts {
+            after.apply(now, &kind)?;
+            events.push(Fact { at: now, run: after.run.number, kind });
+        }
         let staged = self.staged.entry(id).or_insert_with(|| {
             self.order.push(id);
             Staged {
@@ -93,10 +117,8 @@ impl Batch {
                 idempotency: None,
             }
         });
-        for kind in facts {
-            staged.state.apply(now, &kind)?;
-            staged.events.push(Fact { at: now, run: staged.state.run.number, kind });
-        }
+        staged.state = after;
+        staged.events.extend(events);
         staged.content.extend(content);
         Ok(Step { changed: true, before: Some(before) })
     }

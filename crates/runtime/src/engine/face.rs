@@ -9,19 +9,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use subagent_core::delivery::{owed, receipts};
-use subagent_core::run::{Command, Ended, Phase, Subagent};
+use subagent_core::run::{Command, Phase, Subagent};
 use subagent_core::snapshot::{record, record_of_run};
 use subagent_model::request::{
     Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart,
     WaitOptions, WaitReply,
 };
-use subagent_model::{Cursor, ErrorCode, Event, Problem, RunNumber, SpawnSpec, SubagentId, SubagentRecord};
-use subagent_provider::bound;
-use subagent_store::{Content, ContentKind, IdempotencyKey, OwedRun, Resolved, Store, StoreError, StoreMode};
+use subagent_model::{Cursor, ErrorCode, Event, Problem, RunNumber, SubagentId, SubagentRecord};
+use subagent_store::{OwedRun, Resolved, Store, StoreError, StoreMode};
 use tokio::sync::oneshot;
 
-use super::writer::{Act, ActError, Acted, Message, Spawn};
-use super::{Engine, Inner, cwd, names, output};
+use super::writer::{Act, ActError, Acted, Message};
+use super::{Engine, Inner, output};
 use crate::runtime::{AckReply, AckTarget, Caller, Runtime, SpawnReply};
 
 /// Longest wait that one call may ask for. Longer ones are asked again.

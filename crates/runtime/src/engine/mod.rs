@@ -71,7 +71,7 @@ pub struct EngineConfig {
     pub child_env: BTreeMap<String, String>,
     /// Most bytes of a child's log that are kept on disk.
     pub log_limit: u64,
-    /// How long a child may run without any daemon before its shim ends it.
+    /// How long a child may run without any daemon before its shim ends it. Runs that are not durable have a shorter one.
     pub lease: Duration,
     /// Version, for `health`.
     pub version: String,
@@ -108,7 +108,7 @@ pub enum StartError {
     Thread(std::io::Error),
 }
 
-/// The engine. Clones share it.
+/// The engine. Clones share it. Its threads and tasks go on when the last one is dropped: [`Engine::shutdown`] ends them.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -196,7 +196,7 @@ impl Engine {
         Ok(Self { inner })
     }
 
-    /// Changes the limits while running.
+    /// Changes the limits while running, for what is decided from now on: nothing that runs or waits is turned away.
     pub fn set_limits(&self, limits: Limits) {
         self.inner.send(Message::Limits(Box::new(limits)));
     }
@@ -241,12 +241,12 @@ impl Engine {
         let _ = tokio::time::timeout(Duration::from_secs(2), let_go).await;
     }
 
-    /// How many runs are live.
+    /// How many runs are live: waiting for a slot or for children, running, or being stopped.
     pub fn live_count(&self) -> usize {
         self.inner.live.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// How child trees are contained.
+    /// How child trees are contained: `cgroup`, `walk`, or `none` without a pool.
     pub fn containment(&self) -> &'static str {
         self.inner.containment()
     }
@@ -265,6 +265,12 @@ impl Inner {
     pub(crate) fn live_where(&self, wanted: impl Fn(&Subagent) -> bool) -> Vec<Arc<Subagent>> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.values().filter(|state| wanted(state)).cloned().collect()
+    }
+
+    /// The graces of a stop, as shims are told them.
+    pub(crate) fn graces(&self) -> subagent_process::Graces {
+        let Graces { term, kill } = self.config.graces;
+        subagent_process::Graces { term, kill }
     }
 
     pub(crate) fn containment(&self) -> &'static str {

@@ -135,10 +135,9 @@ fn reap_or_list(inner: &Inner, plan: &Plan, shims: &mut BTreeMap<AttemptKey, Liv
             orphans.push(key.to_string());
             continue;
         }
-        let graces = inner.config.graces;
+        let graces = inner.graces();
         let dir = inner.paths.attempt(key, false);
         inner.executor.spawn(async move {
-            let graces = subagent_process::Graces { term: graces.term, kill: graces.kill };
             let _ = stray.shim.stop(graces);
             let _ = tokio::time::timeout(graces.term + graces.kill, stray.shim.exit()).await;
             let _ = stray.shim.release();

@@ -31,7 +31,7 @@ const LAZY: Duration = Duration::from_millis(3);
 /// How many ended states are kept at hand, for the acknowledgement that usually follows.
 const RECENT_ENDS: usize = 256;
 
-/// Starts the writer thread. It ends when the engine is dropped or halted.
+/// Starts the writer thread. It ends when it is halted and not before: it holds the engine, which holds the way to it.
 pub(crate) fn start(inner: &Arc<Inner>, receiver: Receiver<Message>) -> std::io::Result<()> {
     let book = {
         let live = inner.live.read().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ struct Writer {
 
 /// Answers to give after the commit.
 enum Answer {
-    Spawn { id: SubagentId, reply: oneshot::Sender<Result<Spawned, Problem>> },
+    Spawn { id: SubagentId, existing: bool, reply: oneshot::Sender<Result<Spawned, Problem>> },
     Act { id: SubagentId, changed: bool, cascaded: Vec<SubagentId>, reply: ActReply },
 }
 
@@ -323,9 +323,9 @@ impl Writer {
         for answer in answers {
             // A caller that went away is no concern of the writer.
             match answer {
-                Answer::Spawn { id, reply } => {
+                Answer::Spawn { id, existing, reply } => {
                     let _ = reply.send(match committed.get(&id) {
-                        Some(state) => Ok(Spawned { state: Arc::clone(state), existing: false }),
+                        Some(state) => Ok(Spawned { state: Arc::clone(state), existing }),
                         None => Err(ActError::Store(failed()).into()),
                     });
                 }

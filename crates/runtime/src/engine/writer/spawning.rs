@@ -23,7 +23,8 @@ impl Writer {
         now: Timestamp,
     ) {
         match self.try_spawn(batch, spawn, now) {
-            Ok(id) => answers.push(Answer::Spawn { id, reply }),
+            Ok(id) => answers.push(Answer::Spawn { id, existing: false, reply }),
+            Err(Earlier::Staged(id)) => answers.push(Answer::Spawn { id, existing: true, reply }),
             Err(Earlier::Existing(state)) => {
                 let _ = reply.send(Ok(Spawned { state, existing: true }));
             }
@@ -35,6 +36,10 @@ impl Writer {
 
     fn try_spawn(&mut self, batch: &mut Batch, spawn: Spawn, now: Timestamp) -> Result<SubagentId, Earlier> {
         if let Some(key) = &spawn.idempotency {
+            // The same request twice in one round: the store would refuse the whole of it.
+            if let Some(id) = batch.by_key(key) {
+                return Err(Earlier::Staged(id));
+            }
             let inner = Arc::clone(&self.inner);
             for store in [&*inner.store, &*inner.memory as &dyn Store] {
                 if let Some(id) = store.by_idempotency_key(key).map_err(store_problem)? {
@@ -67,7 +72,7 @@ impl Writer {
             });
         }
         admission::admit(&self.limits, &facts).map_err(Earlier::refused)?;
-        let handle = self.free_handle().map_err(store_problem)?;
+        let handle = self.free_handle(batch).map_err(store_problem)?;
         let birth = Birth {
             id: spawn.id,
             handle,
@@ -87,10 +92,13 @@ impl Writer {
         Ok(spawn.id)
     }
 
-    fn free_handle(&self) -> Result<Handle, StoreError> {
+    fn free_handle(&self, batch: &Batch) -> Result<Handle, StoreError> {
         for length in 6..16 {
             let handle = names::new_handle(length);
-            if !self.inner.store.handle_taken(&handle)? && !self.inner.memory.handle_taken(&handle)? {
+            if !batch.handle_taken(&handle)
+                && !self.inner.store.handle_taken(&handle)?
+                && !self.inner.memory.handle_taken(&handle)?
+            {
                 return Ok(handle);
             }
         }
@@ -101,6 +109,8 @@ impl Writer {
 /// How a spawn ended before the commit.
 enum Earlier {
     Existing(Arc<Subagent>),
+    /// An earlier request of the same round gave it; told once that is committed.
+    Staged(SubagentId),
     Refused(Box<Problem>),
 }
 

@@ -100,9 +100,6 @@ codes! {
     StillRunning = "still_running", exit 5, http 409,
         "The run is still live.",
         "Wait for it, or stop it first.";
-    Pending = "pending", exit 5, http 202,
-        "The time ran out and the run is still live; it was not stopped.",
-        "Wait again with a longer `--timeout`.";
     NotYours = "not_yours", exit 4, http 403,
         "The result is addressed to another requester.",
         "Only the requester may acknowledge a result; reading it with `subagent show` is open to all.";
@@ -130,9 +127,6 @@ codes! {
     Panicked = "internal", exit 1, http 500,
         "The code that drives this one run failed. Other runs go on.",
         "Please report it with the detail.";
-    SessionLost = "session_lost", exit 1, http 409,
-        "The child's session cannot be restored.",
-        "Spawn a new subagent; the old transcript stays readable.";
     StoreFull = "store_full", exit 1, http 507,
         "The disk is full: nothing was written.",
         "Free some space; the daemon goes on by itself.";
@@ -154,6 +148,9 @@ codes! {
     Timeout = "timeout", exit 1, http 504,
         "An answer did not come within its bound.",
         "Ask again; `subagent status` shows how the daemon stands.";
+    DaemonRunning = "daemon_running", exit 1, http 409,
+        "Another daemon serves this home already; this one left.",
+        "Use it as it is; `subagent shutdown` or `subagent upgrade` ends it.";
     DaemonUnreachable = "daemon_unreachable", exit 6, http 503,
         "The daemon could not be reached or started.",
         "The message names the cause; `subagent doctor` checks the installation.";

@@ -160,7 +160,7 @@ fn take_lock(paths: &Paths, patience: Duration, on_demand: bool) -> Result<Optio
             let message = format!("a daemon of {} is already running: {who}", paths.data.display());
             let hint = "Use it: every command finds it. `subagent shutdown` ends it; children run on.";
             // Not "unreachable": it is there.
-            return Err(Failure::new(ErrorCode::IllegalTransition, message).hint(hint));
+            return Err(Failure::new(ErrorCode::DaemonRunning, message).hint(hint));
         }
         std::thread::sleep(Duration::from_millis(10));
     }

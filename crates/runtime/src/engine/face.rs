@@ -91,7 +91,10 @@ impl Runtime for Engine {
         let spawned = match bounded_answer(answer).await.and_then(|spawned| spawned) {
             Ok(spawned) => spawned,
             Err(refusal) => {
-                self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+                // After a time-out it may still be accepted, and needs them then.
+                if refusal.code != ErrorCode::Timeout {
+                    self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+                }
                 return Err(refusal);
             }
         };

@@ -45,6 +45,8 @@ pub(crate) fn start(inner: &Arc<Inner>, receiver: Receiver<Message>) -> std::io:
         draining: false,
         inner: Arc::clone(inner),
     };
+    // Those that were adopted hold slots: true before anyone can ask.
+    writer.show_gauges();
     std::thread::Builder::new().name(String::from("writer")).spawn(move || writer.run(&receiver)).map(drop)
 }
 

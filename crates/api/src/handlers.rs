@@ -184,9 +184,11 @@ pub(crate) async fn result(
     let id = app.id(&name).await?;
     let max = query.max.unwrap_or(LARGEST_PART).clamp(4, LARGEST_PART);
     let run = query.run.map(RunNumber);
-    let part: TextPart = app.runtime.result(id, run, query.offset.unwrap_or(0), max).await?;
-    // Only what reads to the end has read the result.
-    let consumes = query.ack.unwrap_or(true) && part.next.is_none();
+    let offset = query.offset.unwrap_or(0);
+    let part: TextPart = app.runtime.result(id, run, offset, max).await?;
+    // Only what reads to the end has read the result; what begins behind it has read nothing.
+    let reads = offset < part.total || part.total == 0;
+    let consumes = query.ack.unwrap_or(true) && part.next.is_none() && reads;
     Ok(ack_body::json(&part, consumes.then(|| ack(&app, caller, id, part.run))))
 }
 

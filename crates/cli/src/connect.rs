@@ -103,10 +103,16 @@ pub(crate) fn program() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Whether somebody accepts at this socket. One that is merely busy counts.
+/// Whether somebody accepts at this socket. One that is merely busy counts; one that was killed and whose last thread
+/// still holds the socket for a moment does not.
 pub(crate) async fn answers(socket: &Path) -> bool {
     match tokio::time::timeout(CONNECT, UnixStream::connect(socket)).await {
-        Ok(Ok(_)) | Err(_) => true,
+        Ok(Ok(stream)) => {
+            let peer = stream.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
+            // Zero is a process of another namespace.
+            peer.is_none_or(|pid| pid == 0 || subagent_process::identify(pid).is_some())
+        }
+        Err(_) => true,
         Ok(Err(error)) => error.kind() == std::io::ErrorKind::WouldBlock,
     }
 }

@@ -3,6 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -19,6 +20,8 @@ pub(crate) struct Console {
     /// Standard error.
     pub(crate) err: Stream,
     closed: AtomicBool,
+    /// Why data could not be written, when it was not for want of a reader.
+    failed: Mutex<Option<io::Error>>,
 }
 
 /// One of the two.
@@ -61,7 +64,10 @@ impl Stream {
 
     fn write(self, data: &str) -> io::Result<()> {
         match self.which {
-            Which::Out => io::stdout().lock().write_all(data.as_bytes()),
+            Which::Out => {
+                let mut out = io::stdout().lock();
+                out.write_all(data.as_bytes()).and_then(|()| out.flush())
+            }
             Which::Err => io::stderr().lock().write_all(data.as_bytes()),
         }
     }
@@ -78,6 +84,7 @@ impl Console {
             out: stream(Which::Out, io::stdout().is_terminal()),
             err: stream(Which::Err, io::stderr().is_terminal()),
             closed: AtomicBool::new(false),
+            failed: Mutex::new(None),
         }
     }
 
@@ -98,9 +105,18 @@ impl Console {
         if self.closed() {
             return;
         }
-        if self.out.write(data).is_err() {
+        if let Err(error) = self.out.write(data) {
             self.closed.store(true, Ordering::Relaxed);
+            // A reader that went away has what it wanted; anything else lost data.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
         }
+    }
+
+    /// Why data could not be written; `None` when all of it was, or its reader went away.
+    pub(crate) fn failure(&self) -> Option<io::Error> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// A child's text as data: as it is into a pipe, without its control codes to a terminal.

@@ -35,7 +35,13 @@ pub fn main() -> ExitCode {
     };
     let console = console::Console::new(cli.json);
     match cli.run(&console) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => match console.failure() {
+            None => ExitCode::from(code),
+            Some(error) => {
+                console.note(&format!("error: cannot write to standard output: {error}"));
+                ExitCode::from(code.max(exit::ENDED_BADLY))
+            }
+        },
         Err(failure) => {
             failure.tell(&console);
             ExitCode::from(failure.exit_code())

@@ -22,7 +22,7 @@ const IDLE: usize = 32;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer may take beyond the wait that was asked for.
-pub(crate) const ANSWER: Duration = Duration::from_secs(15);
+pub(crate) const ANSWER: Duration = Duration::from_secs(9);
 
 /// A call to make.
 pub(crate) struct Call<'a> {

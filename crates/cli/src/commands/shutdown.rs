@@ -8,6 +8,8 @@ use subagent_model::ErrorCode;
 use subagent_model::request::Health;
 use subagent_process::{ProcessIdentity, identify, is_alive};
 use subagent_runtime::Runtime;
+use subagent_store::{Store, StoreError};
+use subagent_store_sqlite::{OpenOptions, SqliteStore};
 
 use crate::console::Console;
 use crate::exit;
@@ -57,8 +59,14 @@ pub(crate) async fn run(args: &ShutdownArgs, console: &Console) -> Result<u8, Fa
         console.document(&gone);
     } else if !gone.was_running {
         console.note("no daemon is running");
-    } else if args.stop_children {
+    } else if args.stop_children && gone.children == 0 {
         console.note("the daemon has ended and its children were stopped");
+    } else if args.stop_children {
+        console.note(&format!(
+            "the daemon has ended; {} of its runs did not stop in time: the next daemon, which any command starts, goes on with \
+             that",
+            gone.children
+        ));
     } else if gone.children == 0 {
         console.note("the daemon has ended; it had no children");
     } else {
@@ -67,7 +75,7 @@ pub(crate) async fn run(args: &ShutdownArgs, console: &Console) -> Result<u8, Fa
             gone.children
         ));
     }
-    Ok(exit::DONE)
+    Ok(if args.stop_children && gone.children > 0 { exit::PENDING } else { exit::DONE })
 }
 
 /// Ends the daemon of this session and returns once its process is gone.
@@ -81,8 +89,21 @@ pub(super) async fn end(session: &Session<'_>, stop_children: Option<Duration>) 
         Err(problem) => return Err(problem.into()),
     }
     await_end(session, &health, process.as_ref(), stop_children.unwrap_or_default() + OWN_TIME).await?;
-    let children = if stop_children.is_some() { 0 } else { health.running + health.queued };
+    let children = match stop_children {
+        None => health.running + health.queued,
+        Some(_) => left(session)?,
+    };
     Ok(Gone { was_running: true, children })
+}
+
+/// Runs that the daemon did not see end: it is gone, so the store tells.
+fn left(session: &Session<'_>) -> Result<u32, Failure> {
+    let failed = |error: StoreError| {
+        Failure::new(error.code(), "it cannot be told whether all children were stopped").because(error)
+    };
+    let options = OpenOptions { create: false, ..OpenOptions::default() };
+    let store = SqliteStore::open(&session.paths.data, &options).map_err(failed)?;
+    Ok(u32::try_from(store.live().map_err(failed)?.items.len()).unwrap_or(u32::MAX))
 }
 
 async fn await_end(

@@ -1,7 +1,7 @@
 //! `subagent serve`: takes the lock, opens the store, recovers, serves, and goes down without taking children along.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lock::{self, Holder, Lock};
 use super::signals::Endings;
-use super::socket;
+use super::socket::{self, Published};
 use super::{engine, log};
 use crate::config::{self, Settings};
 use crate::console::Console;
@@ -111,6 +111,9 @@ fn start(args: &ServeArgs, console: &Console) -> Result<u8, Failure> {
     served.map(|_| exit::DONE)
 }
 
+/// How often the socket is looked for.
+const PUBLISHED: Duration = Duration::from_secs(2);
+
 /// How a daemon went down.
 enum Ended {
     Orderly,
@@ -181,8 +184,11 @@ async fn serve(
     let (orders, mut ordered) = mpsc::channel(4);
     let stop = CancellationToken::new();
     let runtime: Arc<dyn subagent_runtime::Runtime> = Arc::new(engine.clone());
+    let admin = Admin { shutdown: orders };
     let answering =
-        tokio::spawn(subagent_api::serve(runtime, Admin { shutdown: orders }, listener, stop.clone()));
+        tokio::spawn(subagent_api::serve(Arc::clone(&runtime), admin.clone(), listener, stop.clone()));
+    let published = Arc::new(Mutex::new(published));
+    tokio::spawn(stay_published(path.clone(), Arc::clone(&published), runtime, admin, stop.clone()));
     if args.on_demand {
         // Whoever waits there learns by its end that nothing went wrong.
         if let Err(error) = rustix::stdio::dup2_stdout(std::io::stderr()) {
@@ -204,7 +210,7 @@ async fn serve(
     // Requests are answered meanwhile: whoever waits for children to stop can watch them.
     let down = async {
         engine.shutdown(policy).await;
-        published.withdraw();
+        withdraw(&published);
         stop.cancel();
         answering.await
     };
@@ -219,8 +225,38 @@ async fn serve(
         }
         name = endings.next() => {
             tracing::warn!(signal = name, "ending at once");
-            published.withdraw();
+            withdraw(&published);
             Ok(Ended::AtOnce)
+        }
+    }
+}
+
+fn withdraw(published: &Mutex<Published>) {
+    published.lock().unwrap_or_else(PoisonError::into_inner).withdraw();
+}
+
+/// Publishes the socket again when somebody removed it: whoever holds the lock must be reachable.
+async fn stay_published(
+    path: PathBuf,
+    published: Arc<Mutex<Published>>,
+    runtime: Arc<dyn subagent_runtime::Runtime>,
+    admin: Admin,
+    stop: CancellationToken,
+) {
+    while tokio::time::timeout(PUBLISHED, stop.cancelled()).await.is_err() {
+        if published.lock().unwrap_or_else(PoisonError::into_inner).is_there() {
+            continue;
+        }
+        match socket::publish(&path) {
+            Ok((listener, again)) => {
+                tracing::warn!(socket = %path.display(), "the socket was removed; it is published again");
+                *published.lock().unwrap_or_else(PoisonError::into_inner) = again;
+                let serve = subagent_api::serve(Arc::clone(&runtime), admin.clone(), listener, stop.clone());
+                tokio::spawn(serve);
+            }
+            Err(error) => {
+                tracing::error!(%error, socket = %path.display(), "cannot publish the socket again")
+            }
         }
     }
 }

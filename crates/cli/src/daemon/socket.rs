@@ -1,7 +1,7 @@
 //! The daemon's socket: published while the lock is held, withdrawn only while it is still the daemon's own.
 
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
@@ -24,12 +24,21 @@ pub(crate) fn publish(path: &Path) -> io::Result<(UnixListener, Published)> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
+    if let Some(dir) = path.parent().filter(|dir| !dir.exists()) {
+        // Cleaned away while the daemon served: runtime directories go at a logout.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
     Ok((listener, Published { path: path.to_owned(), node: node(path)? }))
 }
 
 impl Published {
+    /// True while clients can find it.
+    pub(crate) fn is_there(&self) -> bool {
+        node(&self.path).is_ok_and(|now| now == self.node)
+    }
+
     /// Removes the socket, unless it is another one by now.
     pub(crate) fn withdraw(&self) {
         if node(&self.path).is_ok_and(|now| now == self.node)

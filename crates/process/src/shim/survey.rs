@@ -12,8 +12,11 @@ use tokio::time::timeout;
 
 use super::handle::Shim;
 use super::held;
+use crate::identity::{identify, signal_checked};
 
-/// Longest time one shim may take to answer.
+/// Longest time one shim may take to answer before it is taken for suspended.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Longest time one shim may take to answer at all.
 const ANSWER: Duration = Duration::from_secs(3);
 
 /// A shim that lives, with its state and a handle to carry on. Saying hello took its control over from
@@ -64,29 +67,36 @@ pub(super) async fn survey_where(sockets: &Path, wanted: impl Fn(&str) -> bool) 
 }
 
 async fn ask(socket: PathBuf) -> Option<LiveShim> {
-    let stream = match timeout(ANSWER, UnixStream::connect(&socket)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            // Its shim was killed; a shim that ends by itself removes its socket.
-            let _ = std::fs::remove_file(&socket);
-            return None;
-        }
-        Ok(Err(error)) => {
-            if error.kind() != io::ErrorKind::NotFound {
-                tracing::warn!(%error, "cannot connect to a shim");
-            }
-            return None;
-        }
-        Err(_) => {
-            tracing::warn!("a shim does not accept connections");
-            return None;
-        }
-    };
+    let stream = reach(&socket).await?;
+    let peer = stream.peer_cred().ok().and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
+    match Shim::greet(stream, socket.clone(), PATIENCE).await {
+        Ok((shim, status)) => return Some(LiveShim { shim, status }),
+        Err(error) => tracing::warn!(%error, "a shim does not answer; it may be suspended"),
+    }
+    // Whoever listens there is a shim of ours. Going on does no harm to one that was not suspended.
+    if let Some(identity) = peer.and_then(identify) {
+        let _ = signal_checked(&identity, libc::SIGCONT);
+    }
+    let stream = reach(&socket).await?;
     match Shim::greet(stream, socket, ANSWER).await {
         Ok((shim, status)) => Some(LiveShim { shim, status }),
         Err(error) => {
-            tracing::warn!(%error, "a shim does not answer");
+            tracing::error!(%error, "a shim does not answer");
             None
         }
     }
+}
+
+async fn reach(socket: &Path) -> Option<UnixStream> {
+    match timeout(ANSWER, UnixStream::connect(socket)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // Its shim was killed; a shim that ends by itself removes its socket.
+            let _ = std::fs::remove_file(socket);
+        }
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
+        Ok(Err(error)) => tracing::warn!(%error, "cannot connect to a shim"),
+        Err(_) => tracing::warn!("a shim does not accept connections"),
+    }
+    None
 }

@@ -3,6 +3,7 @@
 //! A task may be gone at any point without harm: what it did is visible from outside (directory, shim, exit record), and
 //! the next task for the same attempt finds it there. A panic here ends this run and no other.
 
+mod doubt;
 mod launch;
 
 use std::path::Path;
@@ -13,12 +14,13 @@ use futures_util::FutureExt;
 use subagent_core::run::{Command, Refusal, Subagent};
 use subagent_model::process::{StartFailure, StartStage};
 use subagent_model::{
-    AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Outcome, Problem, ProcessIdentity, Timestamp,
+    AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Mark, Outcome, Problem, ProcessIdentity, Timestamp,
 };
-use subagent_process::{ExitRecord, ExitWait, Shim, exit_record, leftovers};
+use subagent_process::{ExitRecord, ExitWait, Shim};
 use subagent_provider::{Job, Provider, Verdict};
 use subagent_store::{Content, ContentKind, Store};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
@@ -35,6 +37,11 @@ const LEFTOVERS: Duration = Duration::from_secs(5);
 const VOLATILE_LEASE: Duration = Duration::from_mins(1);
 /// How long the news of a start waits for the end of the run.
 const COMPANY: Duration = Duration::from_millis(3);
+
+/// How much longer than its graces a shim may take before it is ended from outside.
+const SLACK: Duration = Duration::from_secs(2);
+/// How often a commit of an end with a large text may fail before the text is given up.
+const TEXT_TRIES: u32 = 5;
 
 /// How a task begins.
 pub(crate) enum Begin {
@@ -147,7 +154,7 @@ impl Attempt {
         if let Some(shim) = self.own_shim().await {
             return self.watch(shim, None).await;
         }
-        self.settle_without_shim(None).await;
+        self.settle_without_shim(None, None, false).await;
     }
 
     /// The live shim that holds this attempt.
@@ -170,8 +177,13 @@ impl Attempt {
     async fn watch(&self, shim: Shim, mut told: Option<Command>) {
         self.inner.tasks.set_log_end(self.key, shim.log_end());
         let lease = self.lease();
-        let mut renewal = tokio::time::interval_at(tokio::time::Instant::now() + lease / 3, lease / 3);
+        let mut renewal = tokio::time::interval_at(Instant::now() + lease / 3, lease / 3);
+        let graces = self.inner.graces();
+        let ladder = graces.term + graces.kill + SLACK;
         let mut stopping = false;
+        // The shim has the stop and the deadline itself. One that does not carry them out is let go on, then ended.
+        let mut nudged = false;
+        let mut overdue = self.state.spec.deadline().map(|deadline| Instant::now() + deadline + SLACK);
         let company = tokio::time::sleep(COMPANY);
         tokio::pin!(company);
         let end = loop {
@@ -184,9 +196,20 @@ impl Attempt {
                     }
                 }
                 () = self.stop.cancelled(), if !stopping => {
-                    stopping = true;
+                    (stopping, nudged) = (true, true);
+                    doubt::nudge(&shim);
                     // A lost shim shows as the end.
-                    let _ = shim.stop(self.inner.graces());
+                    let _ = shim.stop(graces);
+                    overdue = Some(Instant::now() + ladder);
+                }
+                () = until(overdue), if overdue.is_some() => {
+                    if nudged {
+                        self.put_down(&shim).await;
+                        break ExitWait::ShimLost;
+                    }
+                    nudged = true;
+                    doubt::nudge(&shim);
+                    overdue = Some(Instant::now() + ladder);
                 }
                 _ = renewal.tick() => {
                     let _ = shim.renew(lease);
@@ -201,9 +224,15 @@ impl Attempt {
                     pool.release(shim);
                 }
             }
-            // Alive, so it was only taken over: by a task of ours that looks for it, or by the next daemon.
-            ExitWait::ShimLost if subagent_process::is_alive(shim.identity()) => {}
-            ExitWait::ShimLost => self.settle_without_shim(shim.cgroup().map(Path::to_owned)).await,
+            ExitWait::ShimLost if self.is_gone(&shim).await => {
+                self.settle_without_shim(shim.cgroup().map(Path::to_owned), told, true).await;
+            }
+            // Only taken over: by a task of ours that looks for it, or by the next daemon.
+            ExitWait::ShimLost => {
+                if let Some(command) = told {
+                    self.tell(command);
+                }
+            }
         }
     }
 
@@ -222,54 +251,6 @@ impl Attempt {
             self.tell(command);
         }
         self.conclude(verdict).await
-    }
-
-    /// Ends an attempt whose shim is gone: by its exit record, or as what it is. Nothing of its tree is left after.
-    async fn settle_without_shim(&self, cgroup: Option<std::path::PathBuf>) {
-        let record = match exit_record::read(&self.dir()) {
-            Ok(record) => record,
-            Err(error) => {
-                let evidence = format!("its exit record cannot be read: {}", chain(&error));
-                self.end_leftovers(cgroup).await;
-                return self.gone(&evidence).await;
-            }
-        };
-        if !record.as_ref().is_some_and(|record| record.tree_gone) {
-            self.end_leftovers(cgroup).await;
-        }
-        match record {
-            Some(record) => {
-                self.settle(&record, None).await;
-            }
-            None if self.never_launched() => self.requeue("no process was made").await,
-            None if self.started_here() || self.stop.is_cancelled() => {
-                let verdict = self.judge(End::ShimLost).await;
-                self.conclude(verdict).await;
-            }
-            None => self.gone("its process is gone and left no exit record").await,
-        }
-    }
-
-    async fn end_leftovers(&self, cgroup: Option<std::path::PathBuf>) {
-        let name = self.key.to_string();
-        let gone = tokio::task::spawn_blocking(move || {
-            leftovers::kill_leftovers(&name, cgroup.as_deref(), LEFTOVERS)
-        });
-        if !gone.await.unwrap_or(false) {
-            tracing::error!(key = %self.key, "processes of a lost shim are still there");
-        }
-    }
-
-    /// No start was ever handed to a shim.
-    fn never_launched(&self) -> bool {
-        !self.dir().join(output::FIRST_SEGMENT).exists()
-    }
-
-    /// This daemon saw the child run, so its end with the shim was seen too.
-    fn started_here(&self) -> bool {
-        let state = self.inner.live(self.key.subagent);
-        let facts = state.as_ref().and_then(|state| state.run.attempts.last().cloned());
-        facts.is_some_and(|facts| facts.started_at.is_some_and(|at| at >= self.inner.started_at))
     }
 
     /// What the provider says of the end.
@@ -294,11 +275,6 @@ impl Attempt {
         let conclusion = Box::new(verdict.conclusion);
         let command = Command::Conclude { attempt: self.key.attempt, conclusion, children_live: false };
         self.commit(command, content).await
-    }
-
-    pub(crate) async fn gone(&self, evidence: &str) {
-        let command = Command::Gone { attempt: self.key.attempt, evidence: evidence.to_owned() };
-        self.commit(command, None).await;
     }
 
     /// Gives the run back to the queue: nothing of it was begun. A run that is being stopped ends with that.
@@ -336,12 +312,17 @@ impl Attempt {
 
     /// Commits a command, again and again while the store cannot take it: what it says is true, and is kept by the shim
     /// until then. False when the run machine has no use for it or the engine halts.
-    async fn commit(&self, command: Command, content: Option<Content>) -> bool {
+    async fn commit(&self, mut command: Command, mut content: Option<Content>) -> bool {
         let (mut pause, longest) = COMMIT_PAUSE;
+        let mut tries = 0;
         loop {
             let (reply, answer) = oneshot::channel();
-            let (command, content) = (command.clone(), content.clone());
-            let act = Act { content, reply: Some(reply), ..Act::new(self.key.subagent, command) };
+            let act_content = content.clone();
+            let act = Act {
+                content: act_content,
+                reply: Some(reply),
+                ..Act::new(self.key.subagent, command.clone())
+            };
             self.inner.send(act.into());
             match answer.await {
                 Ok(Ok(_) | Err(ActError::Refused(Refusal::Stale { .. }) | ActError::NotFound(_))) => {
@@ -351,6 +332,15 @@ impl Attempt {
                     tracing::warn!(key = %self.key, %error, "an end could not be stored yet");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(longest);
+                    tries += 1;
+                    // The run must not stay live for a text that finds no room: its preview is in the record, the rest
+                    // in the log.
+                    if tries >= TEXT_TRIES
+                        && content.take().is_some()
+                        && let Command::Conclude { conclusion, .. } = &mut command
+                    {
+                        conclusion.marks.push(Mark::OutputIncomplete);
+                    }
                 }
                 Ok(Err(error)) => {
                     tracing::error!(key = %self.key, %error, "the run machine refused an end");
@@ -400,4 +390,12 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 pub(crate) fn exit_facts(record: &ExitRecord) -> ExitFacts {
     let at = i64::try_from(record.ended_at_micros).unwrap_or(0);
     ExitFacts { code: record.exit_code, signal: record.signal, at: Some(Timestamp::from_micros(at)) }
+}
+
+/// Waits until then; for ever without a time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }

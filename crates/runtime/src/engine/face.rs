@@ -28,7 +28,7 @@ const LONGEST_WAIT: Duration = Duration::from_hours(24);
 /// Wait of a call that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 /// A control call answers within this, whatever the store does.
-const CONTROL_BOUND: Duration = Duration::from_secs(10);
+const CONTROL_BOUND: Duration = Duration::from_secs(8);
 /// Most records of a page.
 const LARGEST_PAGE: u32 = 1_000;
 fn problem(error: StoreError) -> Problem {
@@ -71,7 +71,7 @@ async fn bounded_answer<T>(answer: oneshot::Receiver<T>) -> Result<T, Problem> {
     match tokio::time::timeout(CONTROL_BOUND, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err(ActError::Halted.into()),
-        Err(_) => Err(Problem::new(ErrorCode::Timeout, "the store did not answer within 10 seconds")),
+        Err(_) => Err(Problem::new(ErrorCode::Timeout, "the store did not answer within 8 seconds")),
     }
 }
 

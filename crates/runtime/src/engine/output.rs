@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_core::frame::Kind;
+use subagent_core::frame::{Gap, Kind};
 use subagent_core::run::Subagent;
 use subagent_model::request::{LogPage, LogPart};
 use subagent_model::{AttemptKey, ErrorCode, ExitFacts, Problem, Timestamp};
@@ -88,6 +88,12 @@ pub(crate) async fn read_end(dir: &Path, end: End<'_>, stopped: bool) -> Process
         })
     };
     let (stdout, stderr) = (usable(stdout), usable(stderr));
+    if let Some(written) = record.map(|record| record.stdout_bytes)
+        && written > stdout.logged + stdout.dropped
+    {
+        let missing = written - stdout.logged - stdout.dropped;
+        incomplete = Some(format!("{}: {missing} bytes of its output are missing", ErrorCode::DamagedLog));
+    }
     if stdout.damaged > 0 {
         incomplete =
             Some(format!("{}: {} bytes of its log are damaged", ErrorCode::DamagedLog, stdout.damaged));
@@ -165,7 +171,10 @@ fn part_of(item: LogItem) -> Option<LogPart> {
                 Kind::Stdout => ("stdout", at, text),
                 Kind::Stderr => ("stderr", at, text),
                 Kind::Stdin => ("stdin", at, text),
-                Kind::Gap => ("gap", at, text),
+                Kind::Gap => {
+                    let bytes = Gap::decode(&frame.payload).map_or(0, |gap| gap.bytes);
+                    ("gap", at, format!("{bytes} bytes were dropped to keep the log bounded"))
+                }
                 Kind::Control | Kind::Other(_) => return None,
             }
         }

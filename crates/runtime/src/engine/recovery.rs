@@ -1,7 +1,7 @@
 //! The start of an engine: three lists (the store, the live shims, the exit records) are read, the core makes a plan of
 //! them, and this carries it out. Nothing is taken on before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -13,12 +13,17 @@ use subagent_process::{LiveShim, Shim, ShimState, exit_record, leftovers};
 use super::attempt::{self, Begin};
 use super::{Inner, StartError, output};
 
+/// How long what is left in one group may take to go.
+const GROUP: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// Recovers everything live and begins what it needs.
 ///
 /// Gives the runs that are about to end: their processes are known to be gone.
 pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<SubagentId>, StartError> {
     // In this order: an attempt that began in between must not look like a child that nobody knows.
     let mut shims = survey(inner).await;
+    let groups: HashSet<PathBuf> =
+        shims.values().filter_map(|live| live.shim.cgroup().map(Path::to_owned)).collect();
     let page = inner.store.live()?;
     let mut found: BTreeMap<AttemptKey, Found> = BTreeMap::new();
     for (key, shim) in &shims {
@@ -47,6 +52,7 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<SubagentId>, Start
     summary.damaged = u32::try_from(page.damaged.len()).unwrap_or(u32::MAX);
     let held: BTreeSet<_> = shims.keys().map(|key| inner.paths.attempt(*key, false)).collect();
     summary.orphans = reap_or_list(inner, &plan, &mut shims);
+    sweep_groups(inner, groups).await;
     for (id, step) in &plan.steps {
         carry_out(inner, *id, step, &mut shims);
     }
@@ -61,6 +67,19 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<SubagentId>, Start
         _ => None,
     };
     Ok(plan.steps.iter().filter_map(ending).collect())
+}
+
+/// Ends what shims left behind that are gone, and removes their groups. Those in `live` answered; one that did not, but
+/// whose socket is there, keeps its own as well.
+async fn sweep_groups(inner: &Inner, mut live: HashSet<PathBuf>) {
+    let Some(launcher) = inner.pool.as_ref().map(|pool| pool.launcher().clone()) else { return };
+    let Some(root) = launcher.cgroup_root().map(|root| root.path().to_owned()) else { return };
+    let sockets = std::fs::read_dir(launcher.sockets()).into_iter().flatten().flatten();
+    live.extend(sockets.filter_map(|entry| Some(root.join(entry.path().file_stem()?))));
+    let swept = tokio::task::spawn_blocking(move || launcher.sweep_groups(&live, GROUP)).await;
+    if let Ok(count @ 1..) = swept {
+        tracing::debug!(count, "removed the groups of shims that are gone");
+    }
 }
 
 async fn survey(inner: &Inner) -> BTreeMap<AttemptKey, LiveShim> {

@@ -4,16 +4,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use subagent_model::{ErrorCode, Problem};
 use subagent_process::{StartError, StartJob, StdinSource};
 use subagent_provider::{Job, Launch, ProcessLaunch, StdinPlan};
 
 use super::super::task;
+use super::doubt::nudge;
 use super::{Attempt, chain, start_problem};
 
 /// Name of the file in the attempt's directory that the child reads as its standard input.
 const STDIN_FILE: &str = "stdin";
+/// A shim that says nothing for so long may be suspended.
+const SUSPENDED: Duration = Duration::from_secs(1);
 /// Why an attempt goes back that a stop was faster than.
 const NOT_STARTED: &str = "stopped before it was started";
 
@@ -21,6 +25,10 @@ impl Attempt {
     pub(super) async fn launch(&self) {
         if self.stop.is_cancelled() {
             return self.requeue(NOT_STARTED).await;
+        }
+        if self.has_log() {
+            // It was begun before, whatever became of it: nothing is started twice.
+            return self.find().await;
         }
         match self.plan().await {
             Err(problem) => self.fail(problem).await,
@@ -83,7 +91,18 @@ impl Attempt {
             graces: self.inner.graces(),
             ..StartJob::new(self.key.to_string(), text_of(&dir), process.program, spec.cwd.as_str())
         };
-        match shim.start(job).await {
+        let answer = {
+            let start = shim.start(job);
+            tokio::pin!(start);
+            match tokio::time::timeout(SUSPENDED, &mut start).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    nudge(&shim);
+                    start.await
+                }
+            }
+        };
+        match answer {
             Ok(started) => {
                 self.watch(shim, Some(self.started(Some(started.process)))).await;
             }
@@ -93,8 +112,11 @@ impl Attempt {
             }
             Err(error) => {
                 tracing::warn!(key = %self.key, error = chain(&error), "a start is in doubt");
-                drop(shim);
-                self.find().await;
+                // The order may still lie in its socket: it is decided once nobody can carry it out any more.
+                self.put_down(&shim).await;
+                let cgroup = shim.cgroup().map(Path::to_owned);
+                // With a log it had begun, and this daemon saw the end of it.
+                self.settle_without_shim(cgroup, None, self.has_log()).await;
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Who calls, from the request's header.
+//! Who calls, from the request's header, and whom it names, from its path.
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use subagent_model::Requester;
 use subagent_runtime::Caller;
@@ -29,5 +29,17 @@ impl<S: Sync> FromRequestParts<S> for From {
                 })?,
         };
         Ok(Self(Caller { requester: Requester::from(name) }))
+    }
+}
+
+/// The id, handle or beginning of one in a request's path.
+pub(crate) struct Name(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let Path(name) = Path::<String>::from_request_parts(parts, state).await?;
+        Ok(Self(name))
     }
 }

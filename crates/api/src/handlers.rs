@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{self, KeepAlive, Sse};
@@ -25,7 +25,7 @@ use subagent_runtime::{AckReply, AckTarget, Runtime};
 
 use crate::ack_body::{self, Ack};
 use crate::answer::{Answer, Refused};
-use crate::caller::From as CallerFrom;
+use crate::caller::{From as CallerFrom, Name};
 use crate::server::{Admin, ShutdownRequest};
 
 pub(crate) type App = State<Arc<Shared>>;
@@ -138,7 +138,7 @@ pub(crate) struct Shown {
     queue_position: Option<u64>,
 }
 
-pub(crate) async fn show(State(app): App, Path(name): Path<String>) -> Answer<Json<Shown>> {
+pub(crate) async fn show(State(app): App, Name(name): Name) -> Answer<Json<Shown>> {
     let id = app.id(&name).await?;
     let record = app.runtime.get(id).await?;
     let queue_position =
@@ -155,7 +155,7 @@ pub(crate) struct Runs {
     current: SubagentRecord,
 }
 
-pub(crate) async fn runs(State(app): App, Path(name): Path<String>) -> Answer<Json<Runs>> {
+pub(crate) async fn runs(State(app): App, Name(name): Name) -> Answer<Json<Runs>> {
     let current = app.runtime.get(app.id(&name).await?).await?;
     Ok(Json(Runs { earlier: current.earlier_runs.clone(), current }))
 }
@@ -177,7 +177,7 @@ pub(crate) struct ResultQuery {
 pub(crate) async fn result(
     State(app): App,
     caller: CallerFrom,
-    Path(name): Path<String>,
+    Name(name): Name,
     query: Params<ResultQuery>,
 ) -> Answer<Response> {
     let Query(query) = query?;
@@ -211,7 +211,7 @@ pub(crate) struct WaitQuery {
 pub(crate) async fn wait(
     State(app): App,
     caller: CallerFrom,
-    Path(name): Path<String>,
+    Name(name): Name,
     query: Params<WaitQuery>,
 ) -> Answer<Response> {
     let Query(query) = query?;
@@ -225,7 +225,7 @@ pub(crate) async fn wait(
 pub(crate) async fn stop(
     State(app): App,
     caller: CallerFrom,
-    Path(name): Path<String>,
+    Name(name): Name,
     body: Body,
 ) -> Answer<Json<StopReply>> {
     let request: StopRequest = parsed_or_default(body).await?;
@@ -245,7 +245,7 @@ pub(crate) struct TranscriptQuery {
 
 pub(crate) async fn transcript(
     State(app): App,
-    Path(name): Path<String>,
+    Name(name): Name,
     query: Params<TranscriptQuery>,
 ) -> Answer<Json<LogPage>> {
     let Query(query) = query?;
@@ -413,6 +413,12 @@ pub(crate) async fn shutdown(State(app): App, body: Body) -> Answer<StatusCode> 
         .await
         .map_err(|_| Refused(Problem::new(ErrorCode::Draining, "the daemon is shutting down already")))?;
     Ok(StatusCode::ACCEPTED)
+}
+
+pub(crate) async fn no_such_method() -> Response {
+    let message = "the route does not take this method; GET /openapi.json lists what it takes";
+    let refused = Json(Problem::new(ErrorCode::InvalidRequest, message));
+    (StatusCode::METHOD_NOT_ALLOWED, refused).into_response()
 }
 
 pub(crate) async fn no_such_route() -> Refused {

@@ -60,6 +60,7 @@ pub fn router(runtime: Arc<dyn Runtime>, admin: Admin) -> Router {
         .route("/v1/shutdown", post(handlers::shutdown))
         .route("/openapi.json", get(handlers::openapi))
         .fallback(handlers::no_such_route)
+        .method_not_allowed_fallback(handlers::no_such_method)
         .layer(DefaultBodyLimit::max(crate::LARGEST_BODY))
         .with_state(Arc::new(Shared { runtime, admin }))
 }
@@ -93,7 +94,7 @@ pub async fn serve(
         connections.spawn(async move {
             let _place = place;
             let mut builder = hyper::server::conn::http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).half_close(true);
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
             let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
             tokio::pin!(connection);
             let ended = tokio::select! {

@@ -1,7 +1,7 @@
 //! Where the shim's program is.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use subagent_model::ErrorCode;
 
@@ -17,6 +17,18 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         Failure::new(ErrorCode::ShimMissing, "cannot find out where this program is").because(error)
     })?;
     usable(own.with_file_name("subagent-shim"), "looked for")
+}
+
+/// Runs it once: a program that is there may still not run here.
+pub(crate) fn try_out(path: &Path) -> Result<(), Failure> {
+    let failed =
+        |why: String| Failure::new(ErrorCode::ShimMissing, format!("{} does not run: {why}", path.display()));
+    let output = std::process::Command::new(path)
+        .arg("--version")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() { Ok(()) } else { Err(failed(output.status.to_string())) }
 }
 
 fn usable(path: PathBuf, how: &str) -> Result<PathBuf, Failure> {

@@ -1,123 +1,21 @@
 //! The engine as a whole, with the memory store, the scripted fake and real processes in real shims.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use subagent_model::request::{ListFilter, SpawnRequest, StopRequest, WaitOptions};
 use subagent_model::{
-    Cursor, ErrorCode, ExecSpec, Mark, Mode, Outcome, PromptVia, Quality, Requester, ResultFrom, RunNumber,
-    Status, SubagentId,
+    Cursor, ErrorCode, Mark, Mode, Outcome, Quality, Requester, RunNumber, Status, SubagentId,
 };
-use subagent_process::{Containment, LauncherConfig, PoolConfig, ShimLauncher, ShimPool};
-use subagent_provider::{Registry, Scripted};
-use subagent_provider_cli::Exec;
-use subagent_runtime::{Caller, Engine, EngineConfig, Graces, Limits, Runtime, Shutdown};
+use subagent_runtime::{Caller, Limits, Runtime, Shutdown};
+use subagent_store::Store;
 use subagent_store::conformance::Samples;
-use subagent_store::{MemoryStore, Store};
-use subagent_testkit::{shim_program, until_async};
+use subagent_testkit::until_async;
 
-struct World {
-    engine: Engine,
-    fake: Scripted,
-    store: Arc<MemoryStore>,
-    dir: tempfile::TempDir,
-}
-
-fn config(dir: &Path, limits: Limits) -> EngineConfig {
-    EngineConfig {
-        data_dir: dir.join("data"),
-        limits,
-        graces: Graces { term: Duration::from_millis(300), kill: Duration::from_secs(3) },
-        child_env: BTreeMap::new(),
-        log_limit: 1 << 20,
-        lease: Duration::from_mins(1),
-        version: String::from("test"),
-    }
-}
-
-fn pool(dir: &Path) -> ShimPool {
-    let sockets = dir.join("s");
-    std::fs::create_dir_all(&sockets).unwrap();
-    let config = LauncherConfig {
-        program: shim_program().to_owned(),
-        sockets,
-        containment: Containment::Auto,
-        tag: String::from("t"),
-    };
-    ShimPool::new(ShimLauncher::new(config).unwrap(), PoolConfig { idle: 1, ..PoolConfig::default() })
-}
-
-async fn world(limits: Limits) -> World {
-    let dir = tempfile::Builder::new().prefix("sa-").tempdir().unwrap();
-    let fake = Scripted::default();
-    let store = Arc::new(MemoryStore::default());
-    let engine = start(&dir, &fake, &store, limits).await;
-    World { engine, fake, store, dir }
-}
-
-async fn start(dir: &tempfile::TempDir, fake: &Scripted, store: &Arc<MemoryStore>, limits: Limits) -> Engine {
-    let registry = Registry::default().with(Exec).with(fake.clone());
-    let store = Arc::clone(store) as Arc<dyn Store>;
-    Engine::start(config(dir.path(), limits), store, registry, Some(pool(dir.path()))).await.unwrap()
-}
-
-fn me() -> Caller {
-    Caller { requester: Requester::from("me") }
-}
-
-fn scripted(script: &str) -> SpawnRequest {
-    SpawnRequest {
-        prompt: script.to_owned(),
-        provider: String::from("scripted"),
-        cwd: Some("/".into()),
-        durable: true,
-        ..SpawnRequest::default()
-    }
-}
-
-fn shell(script: &str) -> SpawnRequest {
-    let exec = ExecSpec {
-        program: String::from("/bin/sh"),
-        args: vec![String::from("-c"), script.to_owned()],
-        prompt_via: PromptVia::Stdin,
-        result: ResultFrom::WholeOutput,
-    };
-    let env = BTreeMap::from([(String::from("PATH"), String::from("/usr/bin:/bin"))]);
-    SpawnRequest { provider: String::from("exec"), exec: Some(exec), env, ..scripted("") }
-}
-
-fn waiting(request: SpawnRequest) -> SpawnRequest {
-    SpawnRequest { wait_ms: Some(20_000), ..request }
-}
-
-impl World {
-    async fn spawn(&self, request: SpawnRequest) -> SubagentId {
-        self.engine.spawn(&me(), request).await.unwrap().record.id
-    }
-
-    async fn ended(&self, id: SubagentId) -> subagent_model::SubagentRecord {
-        let options = WaitOptions { run: None, timeout_ms: Some(20_000) };
-        let reply = self.engine.wait(id, options).await.unwrap();
-        assert!(reply.ended, "{:?}", reply.record);
-        reply.record
-    }
-
-    async fn status(&self, id: SubagentId) -> Status {
-        self.engine.get(id).await.unwrap().status
-    }
-
-    async fn until_status(&self, id: SubagentId, status: Status) {
-        until_async("a status", || async { (self.status(id).await == status).then_some(()) }).await;
-    }
-
-    async fn kinds(&self, id: SubagentId) -> Vec<&'static str> {
-        let events = self.engine.events(Cursor(0), 1_000, None).await.unwrap();
-        events.iter().filter(|event| event.subagent == id).map(|event| event.kind.name()).collect()
-    }
-}
+use support::{World, me, scripted, shell, start, waiting, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_runs_and_its_output_is_the_result() {
@@ -455,7 +353,6 @@ async fn a_deadline_cuts_a_run_and_keeps_what_there_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volatile_run_leaves_nothing_in_the_durable_store() {
-    use subagent_store::Store;
     let world = world(Limits::default()).await;
     let request = SpawnRequest { durable: false, ..waiting(shell("echo gone")) };
     let record = world.engine.spawn(&me(), request).await.unwrap().record;
@@ -467,7 +364,6 @@ async fn a_volatile_run_leaves_nothing_in_the_durable_store() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn proc_03_secret_values_reach_the_child_and_nothing_else() {
-    use subagent_store::Store;
     let world = world(Limits::default()).await;
     let secret = String::from("s3cr3t-value");
     let request = SpawnRequest {

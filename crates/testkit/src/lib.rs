@@ -10,9 +10,11 @@
 )]
 
 pub mod home;
+pub mod http;
 pub mod programs;
 pub mod until;
 
 pub use home::{Home, Output};
+pub use http::Http;
 pub use programs::{shim_program, subagent_program};
 pub use until::{until, until_async};

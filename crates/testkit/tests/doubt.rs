@@ -40,11 +40,15 @@ fn a_start_that_a_suspended_shim_holds_never_happens_twice() {
     let home = Home::with_config(CONFIG);
     home.run(&["run", "--", "true"]).ended(0);
     let suspended = shims(&home);
-    suspended.iter().for_each(|pid| kill(*pid, Signal::STOP));
+    for pid in &suspended {
+        kill(*pid, Signal::STOP);
+    }
     let record = home.background(&["sh", "-c", "echo ran >> ran; sleep 0.1; echo done"]);
     let id = record["id"].as_str().unwrap();
     until("the run to end", || Some(home.show(id)).filter(|record| record["status"] == "completed"));
-    suspended.iter().for_each(|pid| kill(*pid, Signal::CONT));
+    for pid in &suspended {
+        kill(*pid, Signal::CONT);
+    }
     // Whatever the shims still held would run now.
     home.run(&["run", "--", "sleep", "0.3"]).ended(0);
     assert_eq!(std::fs::read_to_string(home.path().join("ran")).unwrap(), "ran\n");

@@ -69,7 +69,7 @@ pub(crate) async fn run(_: &UpgradeArgs, console: &Console) -> Result<u8, Failur
 
 /// Everything that can be known to go wrong with the new daemon, while the old one still serves.
 fn check(paths: &Paths) -> Result<(), Failure> {
-    shim::find()?;
+    shim::try_out(&shim::find()?)?;
     config::load(&paths.config)?;
     doctor::store_format(&paths.data)?;
     connect::program()?;

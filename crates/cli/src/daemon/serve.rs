@@ -188,7 +188,14 @@ async fn serve(
     let answering =
         tokio::spawn(subagent_api::serve(Arc::clone(&runtime), admin.clone(), listener, stop.clone()));
     let published = Arc::new(Mutex::new(published));
-    tokio::spawn(stay_published(path.clone(), Arc::clone(&published), runtime, admin, stop.clone()));
+    tokio::spawn(stay_published(
+        paths.lock(),
+        path.clone(),
+        Arc::clone(&published),
+        runtime,
+        admin,
+        stop.clone(),
+    ));
     if args.on_demand {
         // Whoever waits there learns by its end that nothing went wrong.
         if let Err(error) = rustix::stdio::dup2_stdout(std::io::stderr()) {
@@ -237,6 +244,7 @@ fn withdraw(published: &Mutex<Published>) {
 
 /// Publishes the socket again when somebody removed it: whoever holds the lock must be reachable.
 async fn stay_published(
+    lock: PathBuf,
     path: PathBuf,
     published: Arc<Mutex<Published>>,
     runtime: Arc<dyn subagent_runtime::Runtime>,
@@ -244,7 +252,8 @@ async fn stay_published(
     stop: CancellationToken,
 ) {
     while tokio::time::timeout(PUBLISHED, stop.cancelled()).await.is_err() {
-        if published.lock().unwrap_or_else(PoisonError::into_inner).is_there() {
+        // Without its home there is nothing to serve any more.
+        if !lock.exists() || !published.lock().unwrap_or_else(PoisonError::into_inner).is_missing() {
             continue;
         }
         match socket::publish(&path) {
@@ -255,7 +264,7 @@ async fn stay_published(
                 tokio::spawn(serve);
             }
             Err(error) => {
-                tracing::error!(%error, socket = %path.display(), "cannot publish the socket again")
+                tracing::error!(%error, socket = %path.display(), "cannot publish the socket again");
             }
         }
     }

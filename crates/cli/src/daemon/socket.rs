@@ -34,9 +34,9 @@ pub(crate) fn publish(path: &Path) -> io::Result<(UnixListener, Published)> {
 }
 
 impl Published {
-    /// True while clients can find it.
-    pub(crate) fn is_there(&self) -> bool {
-        node(&self.path).is_ok_and(|now| now == self.node)
+    /// True when nothing lies at its path any more. A socket of another daemon is that one's own.
+    pub(crate) fn is_missing(&self) -> bool {
+        node(&self.path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Removes the socket, unless it is another one by now.

@@ -7,7 +7,7 @@ mod doubt;
 mod launch;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -280,13 +280,14 @@ impl Attempt {
     /// Gives the run back to the queue: nothing of it was begun. A run that is being stopped ends with that.
     async fn requeue(&self, reason: &str) {
         let tried = u32::try_from(self.state.run.attempts.len()).unwrap_or(u32::MAX);
+        let limits = self.inner.gauges.limits.read().unwrap_or_else(PoisonError::into_inner).clone();
         let pause = RETRY.saturating_mul(1 << tried.saturating_sub(1).min(6));
         let command = Command::Requeue {
             attempt: self.key.attempt,
             reason: reason.to_owned(),
             exit: None,
             not_before: Some(super::clock::now().after(pause)),
-            max_attempts: self.inner.config.limits.max_attempts,
+            max_attempts: limits.max_attempts,
         };
         self.commit(command, None).await;
     }

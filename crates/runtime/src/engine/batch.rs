@@ -42,6 +42,11 @@ impl Batch {
         self.order.is_empty()
     }
 
+    /// The states as they will be.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &Subagent> {
+        self.staged.values().map(|staged| &staged.state)
+    }
+
     pub(crate) fn get(&self, id: SubagentId) -> Option<&Subagent> {
         self.staged.get(&id).map(|staged| &staged.state)
     }

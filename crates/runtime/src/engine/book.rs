@@ -15,6 +15,8 @@ pub(crate) struct Book {
     children: HashMap<SubagentId, HashSet<SubagentId>>,
     /// Children that are told of and keep their parent from ending.
     bound: HashMap<SubagentId, u32>,
+    /// Live subagents below each root.
+    trees: HashMap<SubagentId, u32>,
     totals: HashMap<SubagentId, u32>,
     spawns: HashMap<SubagentId, VecDeque<Timestamp>>,
 }
@@ -54,10 +56,17 @@ impl Book {
             let bound = after.spec.mode.is_delivered();
             match (was_live, !after.is_ended()) {
                 (false, true) => {
+                    *self.trees.entry(after.root).or_default() += 1;
                     self.children.entry(parent).or_default().insert(after.id);
                     *self.bound.entry(parent).or_default() += u32::from(bound);
                 }
                 (true, false) => {
+                    if let Some(count) = self.trees.get_mut(&after.root) {
+                        *count = count.saturating_sub(1);
+                        if *count == 0 {
+                            self.trees.remove(&after.root);
+                        }
+                    }
                     if let Some(children) = self.children.get_mut(&parent) {
                         children.remove(&after.id);
                         if children.is_empty() {
@@ -80,10 +89,9 @@ impl Book {
         }
     }
 
-    pub(crate) fn live_children(&self, parent: SubagentId) -> Vec<SubagentId> {
-        let mut children: Vec<_> = self.children.get(&parent).into_iter().flatten().copied().collect();
-        children.sort_unstable();
-        children
+    /// Live subagents of a tree, its root left out.
+    pub(crate) fn live_in_tree(&self, root: SubagentId) -> u32 {
+        self.trees.get(&root).copied().unwrap_or(0)
     }
 
     pub(crate) fn live_child_count(&self, parent: SubagentId) -> u32 {

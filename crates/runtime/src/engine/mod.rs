@@ -40,6 +40,9 @@ use self::tasks::Tasks;
 use self::waiters::Waiters;
 use self::writer::{Act, Message};
 
+/// How long a shutdown waits for the last spawns to be on disk.
+const DRAIN: Duration = Duration::from_secs(5);
+
 /// How long a start waits for the ends that it found to be stored.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -206,7 +209,10 @@ impl Engine {
     pub async fn shutdown(&self, policy: Shutdown) {
         let inner = &self.inner;
         inner.gauges.draining.store(true, Ordering::SeqCst);
-        inner.send(Message::Drain);
+        let (done, drained) = tokio::sync::oneshot::channel();
+        inner.send(Message::Drain(done));
+        // A writer that is stuck in a flush must not hold us.
+        let _ = tokio::time::timeout(DRAIN, drained).await;
         let (victims, within) = match policy {
             Shutdown::Keep => {
                 let volatile: Vec<_> = inner.live_where(|state| !state.spec.durable);

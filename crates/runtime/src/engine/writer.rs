@@ -151,6 +151,7 @@ impl Writer {
         let mut answers = Vec::with_capacity(messages.len());
         let mut looks = Vec::new();
         let mut halt = None;
+        let mut drained = Vec::new();
         for message in messages {
             match message {
                 Message::Spawn(spawn, reply) => {
@@ -161,7 +162,10 @@ impl Writer {
                     self.limits = (*limits).clone();
                     *self.inner.gauges.limits.write().unwrap_or_else(PoisonError::into_inner) = *limits;
                 }
-                Message::Drain => self.draining = true,
+                Message::Drain(done) => {
+                    self.draining = true;
+                    drained.push(done);
+                }
                 Message::Position(id, reply) => {
                     let _ = reply.send(self.book.queue.position(id, now).map(|ahead| ahead as u64));
                 }
@@ -174,6 +178,10 @@ impl Writer {
             self.answer(answers, &HashMap::new(), None);
         } else {
             self.commit(batch, answers);
+        }
+        for done in drained {
+            // Told after the commit: what was accepted before is live now, and nothing comes after.
+            let _ = done.send(());
         }
         for id in looks {
             if let Some(state) = self.inner.live(id) {

@@ -10,6 +10,9 @@ use crate::sys::check;
 
 /// Orphaned descendants become children of this process, so nothing escapes its waits.
 pub(crate) fn become_subreaper() -> io::Result<()> {
+    // It was executed through a descriptor, whose number would be its name in process lists otherwise.
+    // SAFETY: a string of fewer than 16 bytes, its end included, that lives as long as the program.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"subagent-shim".as_ptr(), 0, 0, 0) };
     // SAFETY: no memory is involved.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }

@@ -94,12 +94,11 @@ impl Attempt {
         let answer = {
             let start = shim.start(job);
             tokio::pin!(start);
-            match tokio::time::timeout(SUSPENDED, &mut start).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    nudge(&shim);
-                    start.await
-                }
+            if let Ok(answer) = tokio::time::timeout(SUSPENDED, &mut start).await {
+                answer
+            } else {
+                nudge(&shim);
+                start.await
             }
         };
         match answer {

@@ -70,7 +70,7 @@ pub(crate) enum Message {
     Act(Box<Act>),
     Limits(Box<Limits>),
     /// No new slots any more.
-    Drain,
+    Drain(oneshot::Sender<()>),
     /// How many runs start before this one.
     Position(SubagentId, oneshot::Sender<Option<u64>>),
     /// Look again at what this subagent needs.

@@ -1,11 +1,16 @@
 //! What a step of one run means for its tree: a stop goes down, the last child's end goes up.
 
+use std::sync::Arc;
+
 use subagent_core::run::{Command, Phase, Subagent};
 use subagent_model::{Cause, Requester, SubagentId, Timestamp};
 
 use super::super::batch::Batch;
 use super::Writer;
 use super::message::stop_command;
+
+/// More levels than any tree has.
+const DEEPEST: usize = 1_000;
 
 impl Writer {
     /// A parent whose turn is over ends with its last child.
@@ -29,28 +34,54 @@ impl Writer {
         }
     }
 
-    /// Stops the live descendants, except detached ones and what is below them.
+    /// Stops the live descendants, except detached ones and what is below them. One below an ancestor that has ended is a
+    /// descendant all the same.
     pub(super) fn cascade(&mut self, batch: &mut Batch, id: SubagentId, now: Timestamp) -> Vec<SubagentId> {
+        let Some(root) = self.newest(batch, id).map(|state| state.root) else { return Vec::new() };
+        if self.book.live_in_tree(root) == 0 {
+            return Vec::new();
+        }
+        let of_tree = |state: &Subagent| state.root == root && state.id != id && !state.is_ended();
+        let mut family: Vec<_> = self.inner.live_where(of_tree).iter().map(|state| state.id).collect();
+        family.extend(batch.states().filter(|state| of_tree(state)).map(|state| state.id));
+        // Ids sort by birth: parents come before their children.
+        family.sort_unstable();
+        family.dedup();
         let mut stopped = Vec::new();
-        let mut below = vec![id];
-        while let Some(parent) = below.pop() {
-            for child in self.book.live_children(parent) {
-                let detached = |state: &Subagent| !state.spec.mode.is_delivered();
-                let is_detached = match batch.get(child) {
-                    Some(state) => detached(state),
-                    None => self.inner.live(child).is_none_or(|state| detached(&state)),
-                };
-                if is_detached {
-                    continue;
-                }
-                below.push(child);
-                let actor = Requester::subagent(parent);
-                let command = stop_command(actor.as_str(), Cause::ParentStopped);
-                if let Ok(true) = self.try_act(batch, child, command, None, now) {
-                    stopped.push(child);
-                }
+        for child in family {
+            let Some(parent) = self.bound_below(batch, child, id) else { continue };
+            let command = stop_command(Requester::subagent(parent).as_str(), Cause::ParentStopped);
+            if let Ok(true) = self.try_act(batch, child, command, None, now) {
+                stopped.push(child);
             }
         }
         stopped
+    }
+
+    /// The parent of `child`, if `ancestor` is above it and nothing between them is detached.
+    fn bound_below(&mut self, batch: &Batch, child: SubagentId, ancestor: SubagentId) -> Option<SubagentId> {
+        let first = self.newest(batch, child)?.parent?;
+        let mut at = child;
+        // A tree is no deeper than its limit; a damaged one must not loop.
+        for _ in 0..DEEPEST {
+            let state = self.newest(batch, at)?;
+            if !state.spec.mode.is_delivered() {
+                return None;
+            }
+            let parent = state.parent?;
+            if parent == ancestor {
+                return Some(first);
+            }
+            at = parent;
+        }
+        None
+    }
+
+    /// A subagent as it will be after this round.
+    fn newest(&mut self, batch: &Batch, id: SubagentId) -> Option<Arc<Subagent>> {
+        match batch.get(id) {
+            Some(state) => Some(Arc::new(state.clone())),
+            None => self.committed(id).ok(),
+        }
     }
 }

@@ -21,9 +21,8 @@ fn options() -> OpenOptions {
     OpenOptions { checkpoint_pages: 100, ..OpenOptions::default() }
 }
 
-/// Not a test: the process that is killed. Pairs live their lives in step; each commit is told once it is durable.
+/// Not a test by itself: the process that is killed by the one below, which gives it a directory. Pairs live their lives in step; each commit is told once it is durable.
 #[test]
-#[ignore = "started by the test beside it"]
 fn the_writer_that_is_killed() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let round: u64 = std::env::var(ROUND).unwrap().parse().unwrap();
@@ -64,7 +63,7 @@ fn daemon_16_a_killed_writer_loses_no_acknowledged_step() {
     let mut last = 0;
     for round in 1..=rounds {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_writer_that_is_killed", "--ignored", "--nocapture"])
+            .args(["--exact", "the_writer_that_is_killed", "--nocapture"])
             .env(DIRECTORY, dir.path())
             .env(ROUND, round.to_string())
             .stdout(Stdio::piped())

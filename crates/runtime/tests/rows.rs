@@ -443,6 +443,18 @@ async fn rec_04_the_times_of_a_queued_run_are_apart_and_in_order() {
     assert!(record.exited_at.unwrap() >= asked, "{record:?}");
 }
 
+/// A short run's start is told together with its end, and still has its own time.
+#[tokio::test(flavor = "multi_thread")]
+async fn rec_04_a_short_run_has_started_before_it_exited() {
+    let world = world(Limits::default()).await;
+    for _ in 0..10 {
+        let record = world.engine.spawn(&me(), waiting(shell("true"))).await.unwrap().record;
+        let (started, exited) = (record.started_at.unwrap(), record.exited_at.unwrap());
+        assert!(record.accepted_at <= started && exited <= record.completed_at.unwrap(), "{record:?}");
+        assert!(started <= exited, "started {started:?}, exited {exited:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn result_01_a_wait_on_a_queued_run_waits_through_queue_and_run() {
     let world = world(Limits { running: 1, ..Limits::default() }).await;

@@ -13,10 +13,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use subagent_core::run::{Command, Refusal, Subagent};
 use subagent_model::process::{StartFailure, StartStage};
-use subagent_model::{
-    AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Mark, Outcome, Problem, ProcessIdentity, Timestamp,
-};
-use subagent_process::{ExitRecord, ExitWait, Shim};
+use subagent_model::{AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Mark, Outcome, Problem, Timestamp};
+use subagent_process::{ExitRecord, ExitWait, Shim, Started};
 use subagent_provider::{Job, Provider, Verdict};
 use subagent_store::{Content, ContentKind, Store};
 use tokio::sync::oneshot;
@@ -100,8 +98,8 @@ impl Attempt {
         match how {
             Begin::Launch => self.launch().await,
             Begin::Adopt(shim) => {
-                let process = shim.started().map(|started| started.process);
-                self.watch(shim, Some(self.started(process))).await;
+                let fact = self.started(shim.started());
+                self.watch(shim, Some(fact)).await;
             }
             Begin::Find => self.find().await,
         }
@@ -174,7 +172,7 @@ impl Attempt {
     /// Follows the child to its end. The only place where a process of ours is waited for.
     ///
     /// What is still to be `told` waits a moment for the end, so that a short run costs one commit and not two.
-    async fn watch(&self, shim: Shim, mut told: Option<Command>) {
+    async fn watch(&self, shim: Shim, mut told: Option<Act>) {
         self.inner.tasks.set_log_end(self.key, shim.log_end());
         let lease = self.lease();
         let mut renewal = tokio::time::interval_at(Instant::now() + lease / 3, lease / 3);
@@ -191,8 +189,8 @@ impl Attempt {
                 biased;
                 end = shim.exit() => break end,
                 () = &mut company, if told.is_some() => {
-                    if let Some(command) = told.take() {
-                        self.tell(command);
+                    if let Some(fact) = told.take() {
+                        self.tell(fact);
                     }
                 }
                 () = self.stop.cancelled(), if !stopping => {
@@ -229,15 +227,15 @@ impl Attempt {
             }
             // Only taken over: by a task of ours that looks for it, or by the next daemon.
             ExitWait::ShimLost => {
-                if let Some(command) = told {
-                    self.tell(command);
+                if let Some(fact) = told {
+                    self.tell(fact);
                 }
             }
         }
     }
 
     /// Ends the run with what the exit record and the log say. True once that is committed.
-    async fn settle(&self, record: &ExitRecord, told: Option<Command>) -> bool {
+    async fn settle(&self, record: &ExitRecord, told: Option<Act>) -> bool {
         let verdict = if let Some(failure) = &record.start_failure {
             failed(start_problem(failure))
         } else {
@@ -247,8 +245,8 @@ impl Attempt {
             tracing::error!(key = %self.key, "a process of the tree did not go within the grace after SIGKILL");
         }
         // In one go: the writer takes them as one batch.
-        if let Some(command) = told {
-            self.tell(command);
+        if let Some(fact) = told {
+            self.tell(fact);
         }
         self.conclude(verdict).await
     }
@@ -302,13 +300,18 @@ impl Attempt {
         self.fail(Problem::new(ErrorCode::Panicked, what)).await;
     }
 
-    fn started(&self, process: Option<ProcessIdentity>) -> Command {
-        Command::Started { attempt: self.key.attempt, process }
+    /// The fact that the process runs, at its own time: it may be told together with its end.
+    fn started(&self, started: Option<Started>) -> Act {
+        let micros = started.as_ref().map(|started| started.started_at_micros);
+        let process = started.map(|started| started.process);
+        let command = Command::Started { attempt: self.key.attempt, process };
+        let at = micros.and_then(|micros| i64::try_from(micros).ok()).map(Timestamp::from_micros);
+        Act { at, ..Act::lazy(self.key.subagent, command) }
     }
 
     /// Tells a fact that nobody waits for. Should it be lost, the end tells more.
-    fn tell(&self, command: Command) {
-        self.inner.send(Act::lazy(self.key.subagent, command).into());
+    fn tell(&self, fact: Act) {
+        self.inner.send(fact.into());
     }
 
     /// Commits a command, again and again while the store cannot take it: what it says is true, and is kept by the shim

@@ -203,8 +203,9 @@ impl Writer {
     }
 
     fn stage_act(&mut self, batch: &mut Batch, act: Act, answers: &mut Vec<Answer>, now: Timestamp) {
-        let Act { id, command, content, cascade, lazy: _, reply } = act;
-        match self.try_act(batch, id, command, content, now) {
+        let Act { id, command, content, cascade, lazy: _, at, reply } = act;
+        let at = at.map_or(now, |at| at.min(now));
+        match self.try_act(batch, id, command, content, at) {
             Ok(changed) => {
                 let cascaded = if cascade { self.cascade(batch, id, now) } else { Vec::new() };
                 if let Some(reply) = reply {

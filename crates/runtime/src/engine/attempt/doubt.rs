@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use subagent_core::run::Command;
 use subagent_model::{Outcome, ProcessIdentity};
 use subagent_process::{Shim, exit_record, is_alive, leftovers, signal_checked};
 
 use super::super::output::{self, End};
+use super::super::writer::Act;
 use super::{Attempt, LEFTOVERS, chain};
 
 /// How long a process whose connection just closed may take to be seen dead.
@@ -43,12 +43,7 @@ impl Attempt {
 
     /// Ends an attempt whose shim is gone: by its exit record, or as what it is. Nothing of its tree is left after. `seen`:
     /// its process was seen to run by this daemon; `told` is what nobody was told of it yet.
-    pub(super) async fn settle_without_shim(
-        &self,
-        cgroup: Option<PathBuf>,
-        told: Option<Command>,
-        seen: bool,
-    ) {
+    pub(super) async fn settle_without_shim(&self, cgroup: Option<PathBuf>, told: Option<Act>, seen: bool) {
         let (record, unreadable) = match exit_record::read(&self.dir()) {
             Ok(record) => (record, None),
             Err(error) => (None, Some(format!("its exit record cannot be read: {}", chain(&error)))),
@@ -64,8 +59,8 @@ impl Attempt {
             return self.requeue("no process was made").await;
         }
         let seen = seen || self.started_here();
-        if let Some(command) = told {
-            self.tell(command);
+        if let Some(fact) = told {
+            self.tell(fact);
         }
         let mut verdict = self.judge(End::ShimLost).await;
         if !seen && !self.stop.is_cancelled() {

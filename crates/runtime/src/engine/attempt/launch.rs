@@ -103,7 +103,7 @@ impl Attempt {
         };
         match answer {
             Ok(started) => {
-                self.watch(shim, Some(self.started(Some(started.process)))).await;
+                self.watch(shim, Some(self.started(Some(started)))).await;
             }
             Err(StartError::Failed(failure)) => {
                 pool.release(shim);

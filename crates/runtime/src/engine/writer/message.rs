@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use subagent_core::admission::Limits;
 use subagent_core::run::{Command, Refusal, Subagent};
-use subagent_model::{Cause, ErrorCode, Problem, Requester, SpawnSpec, SubagentId};
+use subagent_model::{Cause, ErrorCode, Problem, Requester, SpawnSpec, SubagentId, Timestamp};
 use subagent_store::{Content, IdempotencyKey, StoreError};
 use tokio::sync::oneshot;
 
@@ -87,13 +87,15 @@ pub(crate) struct Act {
     pub(crate) cascade: bool,
     /// May wait a little for company.
     pub(crate) lazy: bool,
+    /// When it happened, where that is known better than by its arrival. Never later than that.
+    pub(crate) at: Option<Timestamp>,
     pub(crate) reply: Option<ActReply>,
 }
 
 impl Act {
     /// A command for one subagent that is committed at once and that nobody waits for.
     pub(crate) fn new(id: SubagentId, command: Command) -> Self {
-        Self { id, command, content: None, cascade: false, lazy: false, reply: None }
+        Self { id, command, content: None, cascade: false, lazy: false, at: None, reply: None }
     }
 
     /// A fact that nobody waits for and that may share the flush of others.

@@ -293,9 +293,17 @@ impl Attempt {
     async fn settle_after_panic(&self, what: String) {
         if let (Some(pool), Some(shim)) = (&self.inner.pool, self.own_shim().await) {
             let graces = self.inner.graces();
+            doubt::nudge(&shim);
             let _ = shim.stop(graces);
-            let _ = tokio::time::timeout(graces.term + graces.kill + LEFTOVERS, shim.exit()).await;
-            pool.release(shim);
+            let end = tokio::time::timeout(graces.term + graces.kill + SLACK, shim.exit()).await;
+            match end {
+                Ok(ExitWait::Exited(_)) => pool.release(shim),
+                // Gone, or deaf: nothing of the tree may be left when the run ends.
+                Ok(ExitWait::ShimLost) | Err(_) => {
+                    self.put_down(&shim).await;
+                    self.end_leftovers(shim.cgroup().map(Path::to_owned)).await;
+                }
+            }
         }
         self.fail(Problem::new(ErrorCode::Panicked, what)).await;
     }

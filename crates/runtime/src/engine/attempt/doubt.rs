@@ -73,7 +73,7 @@ impl Attempt {
         self.conclude(verdict).await;
     }
 
-    async fn end_leftovers(&self, cgroup: Option<PathBuf>) {
+    pub(super) async fn end_leftovers(&self, cgroup: Option<PathBuf>) {
         let name = self.key.to_string();
         let gone = tokio::task::spawn_blocking(move || {
             leftovers::kill_leftovers(&name, cgroup.as_deref(), LEFTOVERS)

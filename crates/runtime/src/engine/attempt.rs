@@ -176,7 +176,7 @@ impl Attempt {
         self.inner.tasks.set_log_end(self.key, shim.log_end());
         let lease = self.lease();
         let mut renewal = tokio::time::interval_at(Instant::now() + lease / 3, lease / 3);
-        let graces = self.inner.graces();
+        let graces = self.inner.config.graces;
         let ladder = graces.term + graces.kill + SLACK;
         let mut stopping = false;
         // The shim has the stop and the deadline itself. One that does not carry them out is let go on, then ended.
@@ -292,7 +292,7 @@ impl Attempt {
 
     async fn settle_after_panic(&self, what: String) {
         if let (Some(pool), Some(shim)) = (&self.inner.pool, self.own_shim().await) {
-            let graces = self.inner.graces();
+            let graces = self.inner.config.graces;
             doubt::nudge(&shim);
             let _ = shim.stop(graces);
             let end = tokio::time::timeout(graces.term + graces.kill + SLACK, shim.exit()).await;

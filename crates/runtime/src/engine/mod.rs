@@ -47,19 +47,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// How long the steps of a stop may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Graces {
-    /// Between SIGTERM and SIGKILL.
-    pub term: Duration,
-    /// For the tree to be gone after SIGKILL, before it is reported as stuck.
-    pub kill: Duration,
-}
-
-impl Default for Graces {
-    fn default() -> Self {
-        Self { term: Duration::from_secs(5), kill: Duration::from_secs(5) }
-    }
-}
+pub use subagent_process::Graces;
 
 /// Everything an engine is told from outside.
 #[derive(Debug, Clone)]
@@ -271,12 +259,6 @@ impl Inner {
     pub(crate) fn live_where(&self, wanted: impl Fn(&Subagent) -> bool) -> Vec<Arc<Subagent>> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.values().filter(|state| wanted(state)).cloned().collect()
-    }
-
-    /// The graces of a stop, as shims are told them.
-    pub(crate) fn graces(&self) -> subagent_process::Graces {
-        let Graces { term, kill } = self.config.graces;
-        subagent_process::Graces { term, kill }
     }
 
     pub(crate) fn containment(&self) -> &'static str {

@@ -154,7 +154,7 @@ fn reap_or_list(inner: &Inner, plan: &Plan, shims: &mut BTreeMap<AttemptKey, Liv
             orphans.push(key.to_string());
             continue;
         }
-        let graces = inner.graces();
+        let graces = inner.config.graces;
         let dir = inner.paths.attempt(key, false);
         inner.executor.spawn(async move {
             let _ = stray.shim.stop(graces);

@@ -88,7 +88,7 @@ impl Attempt {
             deadline: spec.deadline(),
             lease: Some(self.lease()),
             log_limit: self.inner.config.log_limit,
-            graces: self.inner.graces(),
+            graces: self.inner.config.graces,
             ..StartJob::new(self.key.to_string(), text_of(&dir), process.program, spec.cwd.as_str())
         };
         let answer = {

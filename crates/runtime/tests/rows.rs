@@ -443,6 +443,25 @@ async fn rec_04_the_times_of_a_queued_run_are_apart_and_in_order() {
     assert!(record.exited_at.unwrap() >= asked, "{record:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn sm_04_a_reader_never_sees_an_end_without_all_that_belongs_to_it() {
+    let world = world(Limits::default()).await;
+    for round in 0..40 {
+        let id = world.spawn(shell(&format!("echo result {round}"))).await;
+        loop {
+            let record = world.engine.get(id).await.unwrap();
+            if !record.status.is_final() {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            assert_eq!(record.result.as_ref().unwrap().preview, format!("result {round}"), "{record:?}");
+            assert!(record.completed_at.is_some() && record.quality.is_some(), "{record:?}");
+            assert_eq!(world.engine.health().await.unwrap().running, 0, "its slot is free in the same step");
+            break;
+        }
+    }
+}
+
 /// A short run's start is told together with its end, and still has its own time.
 #[tokio::test(flavor = "multi_thread")]
 async fn rec_04_a_short_run_has_started_before_it_exited() {

@@ -175,3 +175,31 @@ fn bad_specs_are_refused_before_anything_starts() {
         ErrorCode::InvalidRequest
     );
 }
+
+#[test]
+fn proc_14_a_diagnostic_is_cut_at_a_character_and_says_so() {
+    let job = job(exec(PromptVia::Stdin, ResultFrom::WholeOutput), "");
+    for shift in 0..4 {
+        let mut failed = end(Some(1), None, "");
+        failed.stderr_tail = format!("{}{}the cause", "x".repeat(shift), "漢🦀".repeat(2_000)).into_bytes();
+        let Outcome::Error { error } = Exec.conclude(&job, &failed).conclusion.outcome else {
+            panic!("code 1 is an error")
+        };
+        let detail = error.detail.unwrap();
+        assert!(detail.starts_with("[...] ") && detail.ends_with("the cause"), "{detail}");
+        assert!(detail.len() <= 2 * 1024 + "[...] ".len() && !detail.contains('\u{fffd}'));
+    }
+}
+
+#[test]
+fn proc_15_the_status_decides_and_the_text_only_supports_it() {
+    let job = job(exec(PromptVia::Stdin, ResultFrom::WholeOutput), "");
+    // Its error output speaks of a fatal error, its status of none.
+    assert_eq!(Exec.conclude(&job, &end(Some(0), None, "fine")).conclusion.outcome, Outcome::Completed);
+    let mut silent = end(Some(126), None, "all good, done");
+    silent.stderr_tail.clear();
+    let Outcome::Error { error } = Exec.conclude(&job, &silent).conclusion.outcome else {
+        panic!("code 126 is an error whatever was printed")
+    };
+    assert_eq!((error.message.as_str(), error.detail), ("exited with code 126", None));
+}

@@ -134,9 +134,10 @@ fn typed(args: &[&str]) -> String {
     let word = |arg: &&str| {
         let plain = arg.chars().all(|c| c.is_ascii_alphanumeric() || "-_=./:".contains(c));
         match arg.char_indices().nth(60) {
-            Some((end, _)) => format!("'{}...'", &arg[..end]),
+            Some((end, _)) => format!("'{}...'", arg[..end].replace('\'', "'\\''")),
             None if plain => (*arg).to_owned(),
-            None => format!("'{arg}'"),
+            // As a shell takes it: a quote ends the text, stands for itself, and begins it again.
+            None => format!("'{}'", arg.replace('\'', "'\\''")),
         }
     };
     args.iter().map(word).collect::<Vec<_>>().join(" ")

@@ -67,6 +67,9 @@ codes! {
     NotFound = "not_found", exit 3, http 404,
         "There is no such subagent, run or file.",
         "`subagent ls --all` lists what there is.";
+    CursorGone = "cursor_gone", exit 3, http 410,
+        "The events after this position were released.",
+        "Go on from the position in the message, and read records for what lies before.";
     Ambiguous = "ambiguous", exit 3, http 409,
         "The beginning of an id fits more than one subagent; nothing was done.",
         "Type more of it: the message lists the candidates.";
@@ -88,6 +91,15 @@ codes! {
     DiskFloor = "disk_floor", exit 4, http 507,
         "The disk of the data directory has less room than the floor.",
         "Free some space, or lower `limits.disk_floor_mb`.";
+    MemoryPressure = "memory_pressure", exit 4, http 503,
+        "The machine has less free memory than the floor.",
+        "Let something end, or lower `limits.memory_floor_mb`.";
+    TreeBudget = "tree_budget", exit 4, http 429,
+        "The budget of the tree is used up or reserved.",
+        "Ask for less, wait for a sibling to end, or start a tree with a larger budget.";
+    GateDenied = "gate_denied", exit 4, http 403,
+        "A gate of this installation denied it.",
+        "The message names the gate and its reason.";
     Draining = "draining", exit 4, http 503,
         "The daemon is shutting down and takes no new work.",
         "Ask again: the next command starts a new daemon.";
@@ -100,9 +112,27 @@ codes! {
     StillRunning = "still_running", exit 5, http 409,
         "The run is still live.",
         "Wait for it, or stop it first.";
+    NotResumable = "not_resumable", exit 4, http 409,
+        "The subagent cannot go on: its provider cannot resume, or there is no session to restore.",
+        "Spawn a new one; the message says what is missing. The old results stay readable.";
+    SessionGone = "session_gone", exit 4, http 409,
+        "The provider no longer has the session of this subagent.",
+        "Spawn a new one; the old results stay readable.";
+    NoOpenTurn = "no_open_turn", exit 1, http 409,
+        "The subagent takes no message in its present status; nothing was queued.",
+        "Send it as a follow-up: `subagent steer ID MESSAGE --follow-up`, or `subagent resume ID MESSAGE`.";
+    MailboxFull = "mailbox_full", exit 4, http 429,
+        "The subagent has as many undelivered messages as allowed.",
+        "Wait until some are delivered; `subagent show` lists them.";
+    AlreadyAnswered = "already_answered", exit 1, http 409,
+        "The request is no longer open.",
+        "`subagent requests --all` shows how it was answered.";
+    WrongAnswer = "wrong_answer", exit 2, http 422,
+        "The answer does not fit the request.",
+        "Approve or deny a permission; answer a question with a text.";
     NotYours = "not_yours", exit 4, http 403,
-        "The result is addressed to another requester.",
-        "Only the requester may acknowledge a result; reading it with `subagent show` is open to all.";
+        "It belongs to another requester.",
+        "A subagent controls what is below it, an API client what it asked for; a person at the command line everything.";
     ProgramNotFound = "program_not_found", exit 1, http 422,
         "The program is not there or cannot be executed; no other program was taken instead.",
         "Install it, correct its name, or give a full path.";
@@ -145,6 +175,30 @@ codes! {
     DamagedLog = "damaged_log", exit 1, http 500,
         "The log of the child's output is damaged; what could be read was used.",
         "Check the disk. The parts before and after the damage are shown by `subagent logs`.";
+    RateLimited = "rate_limited", exit 1, http 429,
+        "The provider limits the rate of requests.",
+        "It was tried again as often as allowed; ask again later.";
+    QuotaExhausted = "quota_exhausted", exit 1, http 429,
+        "The quota of the account is used up and nobody said when it is renewed.",
+        "Look at the account, or use another one or another provider.";
+    Overloaded = "overloaded", exit 1, http 503,
+        "The provider is overloaded.",
+        "It was tried again as often as allowed; ask again later.";
+    Auth = "auth", exit 1, http 401,
+        "The provider did not accept the credentials.",
+        "Log in again or correct the key; `subagent doctor` checks it.";
+    ContextOverflow = "context_overflow", exit 1, http 413,
+        "The context window of the model is full.",
+        "Give a smaller task, or a model with a larger window.";
+    Refused = "refused", exit 1, http 422,
+        "The provider or its model refused the task.",
+        "Put it differently; the detail has the words of the refusal.";
+    SchemaMismatch = "schema_mismatch", exit 1, http 422,
+        "The answer does not fit the JSON Schema that was asked for, after one correction as well.",
+        "Read the answer with `subagent result ID`, and simplify the schema or the task.";
+    Protocol = "protocol", exit 1, http 502,
+        "The child broke its protocol.",
+        "The detail shows where; check the versions of the agent and of subagent.";
     Timeout = "timeout", exit 1, http 504,
         "An answer did not come within its bound.",
         "Ask again; `subagent status` shows how the daemon stands.";

@@ -4,28 +4,40 @@
 //! `subagent-core`), no IO, no clock, no randomness. A change here is a change of a public format: adding an
 //! optional field is minor, removing, renaming or narrowing is major.
 
+pub mod ask;
+pub mod budget;
+pub mod capability;
 pub mod error;
 pub mod event;
 pub mod ids;
+pub mod message;
 pub mod outcome;
 pub mod process;
 pub mod record;
 pub mod request;
 pub mod spec;
+mod strict;
 pub mod text;
 pub mod time;
 pub mod usage;
 
+pub use ask::{
+    Answer, Answered, Ask, AskOption, Choice, Grant, Permissions, PolicyRule, PolicyWord, RequestItem,
+    RequestNumber, RequestState, Subject,
+};
+pub use budget::{Budget, TreeBudget, WrapUp};
+pub use capability::{Capabilities, Steering};
 pub use error::{ErrorCode, Problem};
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, Nudge};
 pub use ids::{AttemptKey, AttemptNumber, Cursor, Handle, NodeId, Requester, RunNumber, SubagentId};
+pub use message::{Message, MessageMode, MessageNumber, Posted, Receipt, ReturnReason, Written};
 pub use outcome::{
     ActivityOn, AttemptFacts, Cause, Conclusion, ErrorInfo, ExitFacts, Limit, Mark, Outcome, Quality,
     QueueReason, Status, StopInfo,
 };
 pub use process::{ExitRecord, ProcessIdentity};
 pub use record::{RunRecord, SubagentRecord};
-pub use spec::{ExecSpec, Mode, PromptVia, ResultFrom, SpawnSpec};
+pub use spec::{ExecSpec, Mode, OnLoss, PromptVia, ResultFrom, SpawnSpec, StallPolicy, Talk};
 pub use text::BoundedText;
 pub use time::Timestamp;
 pub use usage::Usage;

@@ -112,6 +112,23 @@ pub enum QueueReason {
         /// Not before.
         at: Timestamp,
     },
+    /// The end of a cool-down of its provider, account and model.
+    Rate {
+        /// Nothing of the same provider, account and model starts before.
+        until: Timestamp,
+        /// This run does not start before: runs are spread, so that they do not all come back at once.
+        not_before: Timestamp,
+    },
+}
+
+impl QueueReason {
+    /// The time before which it does not start.
+    pub fn not_before(&self) -> Option<Timestamp> {
+        match self {
+            Self::Capacity => None,
+            Self::Retry { at: time } | Self::Rate { not_before: time, .. } => Some(*time),
+        }
+    }
 }
 
 /// What a waiting run waits for.
@@ -124,6 +141,8 @@ pub enum ActivityOn {
     Approval,
     /// An answer to a question.
     Question,
+    /// Background work of its own that it left running.
+    Background,
     /// A quota that resets at a known time.
     Quota {
         /// When.
@@ -143,6 +162,10 @@ pub enum Cause {
     CallerCancelled,
     /// The daemon was told to stop its children when it shut down.
     Shutdown,
+    /// Its turn was interrupted, and no message came with that.
+    Interrupted,
+    /// A warm subagent was idle for longer than it may be.
+    IdleTooLong,
 }
 
 /// An accepted stop: who asked, why, and when. The first one wins.
@@ -170,6 +193,12 @@ pub enum Limit {
     Cost,
     /// Tool calls.
     ToolCalls,
+    /// Tokens of the whole tree.
+    TreeTokens,
+    /// Money of the whole tree.
+    TreeCost,
+    /// No sign of life for longer than its policy allows.
+    Stall,
 }
 
 /// What is known of a process's end. Code and signal are independent facts.
@@ -198,6 +227,9 @@ pub struct ErrorInfo {
     pub detail: Option<String>,
     /// True when asking again may help.
     pub retryable: bool,
+    /// When a limit of the provider is known to be lifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_at: Option<Timestamp>,
     /// The process's end, when known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ExitFacts>,
@@ -219,6 +251,12 @@ pub enum Mark {
     LeftoversEnded,
     /// Part of the output could not be kept (full disk or damaged log).
     OutputIncomplete,
+    /// Something that the child asked for was denied; the record's requests say what and why.
+    PermissionDenied,
+    /// Messages came back undelivered; the record lists them.
+    MessagesReturned,
+    /// Somebody's gate would have made it go on, and it could not.
+    GateUnheard,
 }
 
 /// How far a good end can be trusted. An axis of its own beside the status.
@@ -314,4 +352,7 @@ pub struct AttemptFacts {
     /// Why the attempt ended, in one line, when it did not end the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// The run in which its process began, where a warm subagent goes on in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born_in: Option<crate::ids::RunNumber>,
 }

@@ -7,7 +7,10 @@ use camino::Utf8PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ask::{Grant, RequestItem};
+use crate::budget::{Budget, WrapUp};
 use crate::ids::{AttemptNumber, Handle, NodeId, Requester, RunNumber, SubagentId};
+use crate::message::{Message, Posted};
 use crate::outcome::{
     ActivityOn, AttemptFacts, ErrorInfo, Mark, Outcome, Quality, QueueReason, Status, StopInfo,
 };
@@ -18,6 +21,7 @@ use crate::usage::Usage;
 
 /// A subagent as it stands: identity, decision of the spawn, running totals, pointers to durable artefacts. A value: it
 /// never changes later and cannot write back. Absent means that the value does not exist.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and none excludes another")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SubagentRecord {
     /// Identity.
@@ -89,16 +93,40 @@ pub struct SubagentRecord {
     /// What it waits for once started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_on: Option<ActivityOn>,
+    /// Since when it waits: for what, stands in `waiting_on`, and what would release it, in the open `requests`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Timestamp>,
+    /// What it asked for in the current run, and the answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RequestItem>,
+    /// Standing answers that it was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
+    /// Messages that it does not have yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_messages: Vec<Message>,
+    /// Messages of the current run that came back undelivered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub returned_messages: Vec<Posted>,
     /// Turns of the current run.
     pub turn_count: u32,
-    /// Turn limit.
+    /// Turn limit of the current run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
+    /// What the current run may use.
+    #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
+    pub budget: Budget,
+    /// That it was asked to wrap up, and at which limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrap_up: Option<WrapUp>,
     /// Tool calls of the current run.
     pub tool_uses: u32,
     /// Tokens and money over all runs; absent when the provider reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Tokens and money of the current run; absent when the provider reports none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_usage: Option<Usage>,
     /// Compactions of its context so far.
     pub compaction_count: u32,
     /// Every attempt of the current run.
@@ -113,6 +141,15 @@ pub struct SubagentRecord {
     /// Directory of the raw logs of the latest attempt, relative to the data directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<String>,
+    /// The provider's name of its session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// True where a resume would be accepted now, as far as the record tells.
+    #[serde(default)]
+    pub resumable: bool,
+    /// Until when an idle process is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retire_at: Option<Timestamp>,
     /// Labels of the requester.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -136,9 +173,15 @@ pub struct RunRecord {
     pub requested_by: Requester,
     /// When it was accepted.
     pub accepted_at: Timestamp,
+    /// What was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<BoundedText>,
     /// How it ended.
     pub outcome: Outcome,
-    /// When.
+    /// When its process began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it was over.
     pub completed_at: Timestamp,
     /// How far its end can be trusted.
     pub quality: Quality,
@@ -150,6 +193,24 @@ pub struct RunRecord {
     /// Notes on the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
+    /// Turns.
+    #[serde(default)]
+    pub turn_count: u32,
+    /// Tool calls.
+    #[serde(default)]
+    pub tool_uses: u32,
+    /// Tokens and money; absent when the provider reports none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// That it was asked to wrap up, and at which limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrap_up: Option<WrapUp>,
+    /// What it asked for, and the answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RequestItem>,
+    /// Messages that came back undelivered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub returned_messages: Vec<Posted>,
     /// Its attempts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptFacts>,

@@ -6,10 +6,16 @@ use camino::Utf8PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Cursor, RunNumber, SubagentId};
+use crate::ask::{Choice, Permissions, RequestItem};
+use crate::budget::{Budget, TreeBudget};
+use crate::error::Problem;
+use crate::ids::{Cursor, Handle, RunNumber, SubagentId};
+use crate::message::Posted;
 use crate::outcome::{Cause, Status};
 use crate::record::SubagentRecord;
-use crate::spec::{ExecSpec, Mode};
+use crate::spec::{ExecSpec, Mode, OnLoss, StallPolicy};
+use crate::strict::strict;
+use crate::usage::Usage;
 
 /// Asks for a subagent. Unknown fields are refused, so that a misspelt limit is never silently no limit.
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -48,9 +54,30 @@ pub struct SpawnRequest {
     /// The parent subagent, id or handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Wall-clock limit of one attempt, in milliseconds.
+    /// Wall-clock limit of one run, in milliseconds: the time in which its attempts work, not that in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
+    /// What each run may use.
+    #[serde(default, skip_serializing_if = "Budget::is_unlimited", deserialize_with = "strict")]
+    pub budget: Budget,
+    /// What the whole tree may use; only where there is no parent.
+    #[serde(default, skip_serializing_if = "TreeBudget::is_unlimited", deserialize_with = "strict")]
+    pub tree_budget: TreeBudget,
+    /// What it may do without asking; its parent's when absent, and never wider.
+    #[serde(default, skip_serializing_if = "Permissions::is_default", deserialize_with = "strict")]
+    pub permissions: Permissions,
+    /// What becomes of a run whose child was lost.
+    #[serde(default)]
+    pub on_loss: OnLoss,
+    /// When it counts as stalled.
+    #[serde(default, deserialize_with = "strict")]
+    pub stall: StallPolicy,
+    /// How long a warm subagent may be idle, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    /// JSON Schema of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<serde_json::Value>,
     /// Free labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -93,6 +120,9 @@ pub struct ListFilter {
     /// Only those that are not final.
     #[serde(default)]
     pub live: bool,
+    /// Only those of the tree below this root, the root included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<SubagentId>,
     /// Only children of this subagent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SubagentId>,
@@ -139,6 +169,9 @@ pub struct StopRequest {
     /// Stop the children too, except detached ones.
     #[serde(default = "yes")]
     pub cascade: bool,
+    /// Also return the follow-ups that wait; else the first of them opens the next run once this one has ended.
+    #[serde(default)]
+    pub drop_follow_ups: bool,
 }
 
 fn requested() -> Cause {
@@ -147,7 +180,7 @@ fn requested() -> Cause {
 
 impl Default for StopRequest {
     fn default() -> Self {
-        Self { cause: requested(), cascade: true }
+        Self { cause: requested(), cascade: true, drop_follow_ups: false }
     }
 }
 
@@ -161,6 +194,281 @@ pub struct StopReply {
     /// Descendants that were stopped with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cascaded: Vec<SubagentId>,
+}
+
+/// Asks to stop everything that the caller may stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopAllRequest {
+    /// Detached subagents too.
+    #[serde(default)]
+    pub detached: bool,
+}
+
+/// What a stop of everything did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StopAllReply {
+    /// Those that this call stopped.
+    pub stopped: Vec<SubagentRecord>,
+    /// Those that could not be stopped, each with the reason. The others were stopped all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Problem>,
+}
+
+/// Asks for the next run of a subagent that has ended or is idle.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeRequest {
+    /// The task of the run.
+    pub prompt: String,
+    /// While a run is live: accept it as a follow-up instead of refusing it.
+    #[serde(default)]
+    pub queue: bool,
+    /// Ignored, and told so: a resume keeps the type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_type: Option<String>,
+    /// Ignored, and told so: a resume keeps the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Environment that is held in memory only. Needed again when the daemon that held it is gone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secret_env: BTreeMap<String, String>,
+    /// Asking twice with the same key gives the same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// Answer only once the run has ended, or this many milliseconds have passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+}
+
+/// How a message is to reach a subagent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SteerMode {
+    /// As a steer where the provider can take one now, else as a follow-up; the receipt says which.
+    Auto,
+    /// In the current turn, or at the next boundary of its work.
+    #[default]
+    Steer,
+    /// As the prompt of the next run.
+    FollowUp,
+    /// The current turn is cancelled first.
+    Interrupt,
+}
+
+/// A message to a subagent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SteerRequest {
+    /// The message. Only an interrupt may come without.
+    #[serde(default)]
+    pub message: String,
+    /// How it is to reach the child.
+    #[serde(default)]
+    pub mode: SteerMode,
+    /// Sending twice with the same key gives the same message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// Answer only once the message was delivered or returned, or this many milliseconds have passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+}
+
+/// What became of a message so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SteerReply {
+    /// The message and its receipt; absent for an interrupt without a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Posted>,
+    /// True when the call changed something: an interrupt of what has no open turn does nothing.
+    pub accepted: bool,
+    /// The subagent as it stands after the call.
+    pub record: SubagentRecord,
+}
+
+/// The messages of a subagent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MessageList {
+    /// Those that wait, and the newest of those that were delivered or returned. Oldest first.
+    pub items: Vec<Posted>,
+}
+
+/// The runs of a subagent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunList {
+    /// The subagent.
+    pub id: SubagentId,
+    /// Its runs, oldest first, each as a record of the subagent that shows this run.
+    pub items: Vec<SubagentRecord>,
+}
+
+/// A request of a child with the child's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OpenRequest {
+    /// `SUBAGENT.qN`: the name by which it is answered.
+    pub id: String,
+    /// Whose.
+    pub subagent: SubagentId,
+    /// Its short name.
+    pub handle: Handle,
+    /// What it is about.
+    pub description: String,
+    /// What is asked.
+    #[serde(flatten)]
+    pub request: RequestItem,
+}
+
+/// Requests of children.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestList {
+    /// Oldest first.
+    pub items: Vec<OpenRequest>,
+}
+
+/// An answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerRequest {
+    /// To a request for a permission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
+    /// To a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Why, for the child and the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A change of the budget of a running run. What is absent stays.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetRequest {
+    /// Turns; 0 lifts the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
+    /// Tokens; 0 lifts the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// US dollars; 0 lifts the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<f64>,
+    /// Tool calls; 0 lifts the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
+}
+
+/// Asks for what may be released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GcRequest {
+    /// Only say what would be released.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Release heavy parts of read results that ended longer ago than this, in milliseconds, instead of the policy's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than_ms: Option<u64>,
+    /// Release the records of these as well.
+    #[serde(default)]
+    pub records: bool,
+}
+
+/// What was released, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GcReply {
+    /// Nothing was done.
+    pub dry_run: bool,
+    /// Subagents whose logs and whole texts go. Their records and previews stay.
+    pub heavy: Vec<SubagentId>,
+    /// Subagents whose records go.
+    pub records: Vec<SubagentId>,
+    /// Bytes that become free.
+    pub bytes: u64,
+    /// Directories that no record knows. They are listed, never removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+    /// Ended subagents that stay because their results are unread.
+    pub unread: u64,
+}
+
+/// Where a run stands in the queue, and what holds it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct QueuePlace {
+    /// How many runs start before this one if nothing else arrives; absent when it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<u64>,
+    /// What holds it now: `limits.running (4)`, `limits.per_provider.claude (2)`, `limits.per_model.big (1)`, `rate limit
+    /// until TIME`, `retry not before TIME`, `disk`, `memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
+}
+
+/// What a subagent and everything below it used. What nobody reported is unknown and absent, not 0.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageReport {
+    /// Whose.
+    pub id: SubagentId,
+    /// All runs of it together, failed attempts and work before a stop among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<Usage>,
+    /// Everything below it that is still recorded, detached ones too, each once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below: Option<Usage>,
+    /// Both together, as far as it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Usage>,
+    /// How many subagents are below it.
+    pub members: u32,
+}
+
+/// A momentary look at a running child: lossy, never stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Activity {
+    /// Whose.
+    pub id: SubagentId,
+    /// In which run.
+    pub run: RunNumber,
+    /// When something was last seen of it.
+    pub last_seen_at: crate::time::Timestamp,
+    /// Tools at work, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub active_tools: Vec<String>,
+    /// The end of the text that it is writing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Processor time of its tree so far, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+}
+
+/// Asks for results that the caller has not consumed, for a bounded time each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimRequest {
+    /// Name of the carrier. While it holds a result no other carrier gets it.
+    pub carrier: String,
+    /// For how long, in milliseconds; 30 s when absent, 5 minutes at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_ms: Option<u64>,
+    /// At most so many; 100 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Wait so long for the first one, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+}
+
+/// A carrier gives results back that it could not hand over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReturnRequest {
+    /// Name of the carrier.
+    pub carrier: String,
+    /// Delivery ids, `SUBAGENT.RUN`.
+    pub deliveries: Vec<String>,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
 }
 
 /// What a wait saw.
@@ -201,6 +509,11 @@ pub struct InboxItem {
     pub requester: String,
     /// How many carriers have claimed it so far.
     pub tries: u32,
+    /// The notice for the requester: bounded, framed as data from a child.
+    pub notice: String,
+    /// The carrier that holds it, and until when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<String>,
     /// The subagent as this run left it: outcome, result, marks, times and requester are those of the run.
     pub record: SubagentRecord,
 }
@@ -255,6 +568,10 @@ pub struct Health {
     pub containment: String,
     /// What was found at the last start.
     pub recovery: RecoverySummary,
+    /// How many runs were refused since the daemon started, by error code: spawns, resumes, and messages that were to open
+    /// a run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, u64>,
     /// Stored records that reads have found unreadable so far. They are set aside and listed with the others.
     #[serde(default)]
     pub damaged: u32,

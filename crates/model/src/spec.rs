@@ -7,6 +7,9 @@ use camino::Utf8PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ask::Permissions;
+use crate::budget::{Budget, TreeBudget};
+use crate::capability::Capabilities;
 use crate::text::BoundedText;
 
 /// Who is told of the end, and what may outlive what.
@@ -20,6 +23,8 @@ pub enum Mode {
     Async,
     /// Nobody is told; survives its parent.
     Detached,
+    /// The caller gets the id and is told at the end of each run; the child stays alive between runs and takes messages.
+    Warm,
 }
 
 impl Mode {
@@ -60,6 +65,63 @@ pub enum ResultFrom {
     JsonField(String),
 }
 
+/// How an `exec` child is spoken with while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Talk {
+    /// Not at all: it gets its prompt and ends.
+    #[default]
+    None,
+    /// In JSON lines, as `docs/lines.md` describes: it takes messages, says what it does, asks, and may stay alive.
+    Lines,
+}
+
+impl Talk {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+/// What becomes of a run whose child was lost with the machine or its shim, though its work had begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLoss {
+    /// A new attempt continues the same session where that can be done, else the run is lost.
+    #[default]
+    Resume,
+    /// It begins anew. Only for work that may be done twice.
+    Rerun,
+    /// It is lost.
+    Fail,
+}
+
+impl OnLoss {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_resume(&self) -> bool {
+        *self == Self::Resume
+    }
+}
+
+/// When a child counts as stalled, and what follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct StallPolicy {
+    /// Without output, protocol traffic or processor time for so long, in milliseconds; 10 minutes when absent, 0 for
+    /// never. Open requests, tools and model calls in progress are no stall.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_ms: Option<u64>,
+    /// The run is cut off once it has been stalled for so long, in milliseconds. Absent: it is only told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kill_after_ms: Option<u64>,
+}
+
+impl StallPolicy {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A program as a subagent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecSpec {
@@ -74,6 +136,9 @@ pub struct ExecSpec {
     /// What counts as the result.
     #[serde(default)]
     pub result: ResultFrom,
+    /// How it is spoken with while it runs.
+    #[serde(default, skip_serializing_if = "Talk::is_none")]
+    pub talk: Talk,
 }
 
 /// A spawn as it was admitted. Secrets never stand here: environment values outside the allow-list live in the
@@ -107,9 +172,36 @@ pub struct SpawnSpec {
     /// Names of further variables whose values are held in memory only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_env: Vec<String>,
-    /// Wall-clock limit of one attempt, in milliseconds.
+    /// Wall-clock limit of one run, in milliseconds: the time in which its attempts work, not that in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
+    /// What each run may use.
+    #[serde(default, skip_serializing_if = "Budget::is_default")]
+    pub budget: Budget,
+    /// What the tree below may use in all; only of a root.
+    #[serde(default, skip_serializing_if = "TreeBudget::is_unlimited")]
+    pub tree_budget: TreeBudget,
+    /// What it may do without asking.
+    #[serde(default, skip_serializing_if = "Permissions::is_default")]
+    pub permissions: Permissions,
+    /// What becomes of a run whose child was lost.
+    #[serde(default, skip_serializing_if = "OnLoss::is_resume")]
+    pub on_loss: OnLoss,
+    /// When it counts as stalled.
+    #[serde(default, skip_serializing_if = "StallPolicy::is_default")]
+    pub stall: StallPolicy,
+    /// How long a warm subagent may be idle, in milliseconds; 30 minutes when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    /// JSON Schema of the answer: only an answer that fits it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<serde_json::Value>,
+    /// What its provider could do for it when it was admitted.
+    #[serde(default, skip_serializing_if = "Capabilities::is_none")]
+    pub can: Capabilities,
+    /// The account that its provider uses, where it can tell several apart. Cool-downs are shared by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// Free labels of the requester.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -123,6 +215,44 @@ fn yes() -> bool {
 }
 
 impl SpawnSpec {
+    /// A spec with nothing but a task: every other part is what it is where nobody says otherwise.
+    pub fn new(provider: &str, prompt: BoundedText, cwd: Utf8PathBuf) -> Self {
+        Self {
+            prompt,
+            description: None,
+            provider: provider.to_owned(),
+            agent_type: provider.to_owned(),
+            model: None,
+            exec: None,
+            mode: Mode::default(),
+            cwd,
+            env: BTreeMap::new(),
+            secret_env: vec![],
+            deadline_ms: None,
+            budget: Budget::default(),
+            tree_budget: TreeBudget::default(),
+            permissions: Permissions::default(),
+            on_loss: OnLoss::default(),
+            stall: StallPolicy::default(),
+            idle_ms: None,
+            output_schema: None,
+            can: Capabilities::default(),
+            account: None,
+            labels: BTreeMap::new(),
+            durable: true,
+        }
+    }
+
+    /// Stays alive between its runs.
+    pub fn is_warm(&self) -> bool {
+        self.mode == Mode::Warm
+    }
+
+    /// How long it may be idle.
+    pub fn idle(&self) -> Duration {
+        self.idle_ms.map_or(Duration::from_mins(30), Duration::from_millis)
+    }
+
     /// The wall-clock limit.
     pub fn deadline(&self) -> Option<Duration> {
         self.deadline_ms.map(Duration::from_millis)

@@ -58,11 +58,11 @@ impl Owed<'_> {
 /// What `state` owes, oldest run first: each ended run that its requester has not consumed.
 pub fn owed(state: &Subagent) -> impl Iterator<Item = Owed<'_>> {
     state.duties().filter_map(|duty| {
-        let Delivery::Owed { claim, tries } = duty.delivery else { return None };
+        let Delivery::Owed { claim, tries, .. } = duty.delivery else { return None };
         Some(Owed {
             subagent: state.id,
             run: duty.run,
-            requester: duty.requester,
+            requester: duty.told(),
             since: duty.ended_at?,
             tries: *tries,
             claim: claim.as_ref(),
@@ -201,6 +201,9 @@ fn words(mark: Mark) -> &'static str {
         Mark::NeverStarted => "never started",
         Mark::LeftoversEnded => "processes it left behind were ended",
         Mark::OutputIncomplete => "part of its output could not be kept",
+        Mark::PermissionDenied => "something it asked for was denied",
+        Mark::MessagesReturned => "messages to it came back undelivered",
+        Mark::GateUnheard => "a gate wanted it to go on, and it could not",
     }
 }
 

@@ -5,17 +5,23 @@
 //! process, a socket or a clock must not come here; `clippy.toml` holds that.
 
 pub mod admission;
+pub mod budget;
 pub mod delivery;
 pub mod feed;
 pub mod frame;
 pub mod lease;
 pub mod mailbox;
 pub mod need;
+pub mod policy;
+pub mod quality;
 pub mod queue;
 pub mod recover;
 pub mod replay;
 pub mod retention;
+pub mod retry;
+pub mod rollup;
 pub mod run;
+pub mod slots;
 pub mod snapshot;
 pub mod tree;
 pub mod workspace;

@@ -1,197 +1,36 @@
-//! Steering: messages to a subagent, from acceptance to a receipt. A mailbox is ordered and bounded, holds messages
-//! until the session is open, hands over one at a time, and gives each exactly one last word: delivered or returned.
-//! Whether a provider can take a message in a turn, and who may speak, is asked before; the writing itself is the
-//! shell's.
+//! Messages to a subagent, from acceptance to a receipt. A mailbox is ordered and bounded, hands over one message at a
+//! time, and gives each exactly one last word: delivered or returned. Whether the child can take a message now follows
+//! from its run ([`crate::run`]), which is the only one that changes a mailbox; the writing itself is the shell's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
-use subagent_model::{ErrorCode, Requester, Timestamp};
+use subagent_model::text::cut_at_boundary;
+use subagent_model::{
+    ErrorCode, Message, MessageMode, MessageNumber, Posted, Receipt, Requester, ReturnReason, RunNumber,
+    Timestamp,
+};
 
-/// How much a mailbox holds. What does not fit is refused at once; what was accepted is never dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bounds {
-    /// Messages that are not settled.
-    pub messages: usize,
-    /// Bytes of all of them.
-    pub bytes: usize,
-    /// Bytes of one.
-    pub message_bytes: usize,
-}
+/// Most messages that are not settled.
+pub const MOST_MESSAGES: usize = 64;
+/// Most bytes of all of them.
+pub const MOST_BYTES: usize = 256 << 10;
+/// Most bytes of one.
+pub const MOST_MESSAGE_BYTES: usize = 64 << 10;
+/// How many receipts are kept after the last word, with the beginning of their texts.
+const KEPT_RECEIPTS: usize = 32;
+/// Bytes of a text that are kept with a receipt.
+const KEPT_TEXT: usize = 256;
 
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { messages: 64, bytes: 1 << 20, message_bytes: 256 << 10 }
-    }
-}
-
-/// Names a message within its subagent: counted from 1, over all runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct MessageNumber(pub u64);
-
-/// A message that is not settled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Its number.
-    pub number: MessageNumber,
-    /// Who sent it. It travels beside the text, so the text cannot claim another origin.
-    pub from: Requester,
-    /// The text.
-    pub text: String,
-    /// When it was accepted.
-    pub at: Timestamp,
-}
-
-/// What the sender holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "receipt", rename_all = "snake_case")]
-pub enum Receipt {
-    /// It waits, or is being handed over.
-    Accepted,
-    /// The child has it.
-    Delivered {
-        /// Since when.
-        at: Timestamp,
-    },
-    /// The child does not have it, and will not get it.
-    Returned {
-        /// Why.
-        reason: ReturnReason,
-    },
-}
-
-/// Why a message came back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReturnReason {
-    /// The run ended first.
-    RunEnded,
-    /// A stop was accepted first.
-    Stopped,
-    /// The run could not be started.
-    StartFailed,
-    /// It was being written when the connection was lost, and nobody can say whether the child has it.
-    Unknown,
-    /// The stored message cannot be read. It was set aside; those behind it go on.
-    Malformed,
-}
-
-/// What is known about a message whose handing over was begun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Written {
-    /// The child has it.
-    Yes,
-    /// Certainly not: it may be tried again.
-    No,
-    /// Cannot be known: trying again could hand it over twice.
-    Unknown,
-}
-
-/// Whether messages flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "door", rename_all = "snake_case")]
-pub enum Door {
-    /// The session is not open: messages are held.
-    Held,
-    /// The session is open.
-    Open,
-    /// The run has ended or is being stopped: nothing is accepted.
-    Closed {
-        /// Why.
-        reason: ReturnReason,
-    },
-}
-
-/// What can be asked of a mailbox.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "mail_command", rename_all = "snake_case")]
-pub enum MailCommand {
-    /// Accept a message.
-    Post {
-        /// From whom.
-        from: Requester,
-        /// Its text.
-        text: String,
-    },
-    /// The session is open, or open again after the connection was lost.
-    Open,
-    /// The connection to the session is lost; the run goes on.
-    Hold,
-    /// Begin to hand over the first message.
-    Begin,
-    /// What became of it.
-    Settle {
-        /// Which.
-        number: MessageNumber,
-        /// What is known.
-        written: Written,
-    },
-    /// The first message cannot be read.
-    SetAside {
-        /// Which.
-        number: MessageNumber,
-    },
-    /// The run has ended or is being stopped.
-    Close {
-        /// Why.
-        reason: ReturnReason,
-    },
-    /// The next run was accepted.
-    NextRun,
-}
-
-/// A fact of a mailbox. The fold of all of them is the mailbox.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "mail", rename_all = "snake_case")]
-pub enum MailFact {
-    /// A message was accepted.
-    Posted {
-        /// The message.
-        message: Message,
-    },
-    /// The session is open.
-    Opened,
-    /// Messages are held.
-    Held,
-    /// The handing over of a message was begun. Stored before the first byte is written.
-    Begun {
-        /// Which.
-        number: MessageNumber,
-    },
-    /// It was not written, and waits again in its old place.
-    PutBack {
-        /// Which.
-        number: MessageNumber,
-    },
-    /// The child has it.
-    Delivered {
-        /// Which.
-        number: MessageNumber,
-    },
-    /// It came back.
-    Returned {
-        /// Which.
-        number: MessageNumber,
-        /// Why.
-        reason: ReturnReason,
-    },
-    /// Nothing is accepted any more.
-    Closed {
-        /// Why.
-        reason: ReturnReason,
-    },
-    /// The next run begins; receipts of the one before are in the log.
-    Reset,
-}
-
-/// Why a mailbox refuses. Nothing was changed.
+/// Why a message is not accepted. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MailRefusal {
     /// Nothing but white space.
-    #[error("the message is empty")]
-    Blank,
+    #[error("the message is empty; it must have text, {limit} bytes at most")]
+    Blank {
+        /// The limit.
+        limit: usize,
+    },
     /// One message is too long.
     #[error("the message has {bytes} bytes, the limit is {limit}")]
     TooLong {
@@ -210,343 +49,311 @@ pub enum MailRefusal {
         /// The limit.
         limit: usize,
     },
-    /// The run has ended or is being stopped.
-    #[error("the run takes no messages: {reason:?}; a follow-up starts the next run")]
-    Closed {
-        /// Why.
-        reason: ReturnReason,
-    },
-    /// The session is not open, or another message is being handed over.
-    #[error("no message can be handed over now")]
-    NotNow,
-    /// The message is not the one that is being handed over.
-    #[error("message {} is not being handed over", .number.0)]
-    NotBegun {
-        /// The message.
-        number: MessageNumber,
-    },
 }
 
 impl MailRefusal {
     /// The stable code that doors tell it with.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Blank => ErrorCode::InvalidRequest,
+            Self::Blank { .. } => ErrorCode::InvalidRequest,
             Self::TooLong { .. } => ErrorCode::PromptTooLarge,
-            Self::Full { .. } => ErrorCode::QueueFull,
-            Self::Closed { .. } | Self::NotNow | Self::NotBegun { .. } => ErrorCode::IllegalTransition,
+            Self::Full { .. } => ErrorCode::MailboxFull,
         }
     }
-}
 
-/// A fact that cannot follow on the mailbox.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the fact {fact:?} cannot follow")]
-pub struct IllegalMail {
-    /// The fact.
-    pub fact: MailFact,
+    /// The numbers of the limit, where it is one.
+    pub fn numbers(&self) -> Option<(usize, usize)> {
+        match self {
+            Self::Blank { .. } => None,
+            Self::TooLong { bytes: used, limit } | Self::Full { used, limit, .. } => Some((*limit, *used)),
+        }
+    }
 }
 
 /// The messages of one subagent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Mailbox {
-    bounds: Bounds,
-    door: Door,
     last: MessageNumber,
+    /// For the current run: interrupts first, then steers, each in order.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
     waiting: VecDeque<Message>,
+    /// Being handed over.
+    #[serde(skip_serializing_if = "Option::is_none")]
     handing: Option<Message>,
-    receipts: BTreeMap<MessageNumber, Receipt>,
+    /// For the runs after the current one.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    follow_ups: VecDeque<Message>,
+    /// Follow-ups are held until somebody sends another message.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    paused: bool,
+    /// The newest of those that have their last word.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    settled: VecDeque<Posted>,
 }
 
 impl Mailbox {
-    /// The mailbox of a subagent that was just accepted: messages are held.
-    pub fn new(bounds: Bounds) -> Self {
-        Self {
-            bounds,
-            door: Door::Held,
-            last: MessageNumber(0),
-            waiting: VecDeque::new(),
-            handing: None,
-            receipts: BTreeMap::new(),
-        }
+    /// True when it never held a message, and holds none up.
+    pub fn is_new(&self) -> bool {
+        self.last == MessageNumber(0) && !self.paused
     }
 
-    /// The facts that `command` leads to at `now`. No facts means: accepted, nothing to change.
-    pub fn decide(&self, command: &MailCommand, now: Timestamp) -> Result<Vec<MailFact>, MailRefusal> {
-        match command {
-            MailCommand::Post { from, text } => {
-                self.admit(text)?;
-                let number = MessageNumber(self.last.0 + 1);
-                let message = Message { number, from: from.clone(), text: text.clone(), at: now };
-                Ok(vec![MailFact::Posted { message }])
-            }
-            MailCommand::Open => match self.door {
-                Door::Held => Ok(vec![MailFact::Opened]),
-                Door::Open => Ok(vec![]),
-                Door::Closed { reason } => Err(MailRefusal::Closed { reason }),
-            },
-            MailCommand::Hold => match self.door {
-                Door::Open => Ok(vec![MailFact::Held]),
-                Door::Held | Door::Closed { .. } => Ok(vec![]),
-            },
-            MailCommand::Begin => match (self.door, &self.handing, self.waiting.front()) {
-                // One at a time: only so can order survive a failure in the middle.
-                (Door::Open, None, Some(first)) => Ok(vec![MailFact::Begun { number: first.number }]),
-                _ => Err(MailRefusal::NotNow),
-            },
-            MailCommand::Settle { number, written } => {
-                if self.handing.as_ref().is_none_or(|message| message.number != *number) {
-                    return Err(MailRefusal::NotBegun { number: *number });
-                }
-                Ok(vec![match (written, self.door) {
-                    (Written::Yes, _) => MailFact::Delivered { number: *number },
-                    (Written::Unknown, _) => {
-                        MailFact::Returned { number: *number, reason: ReturnReason::Unknown }
-                    }
-                    (Written::No, Door::Closed { reason }) => MailFact::Returned { number: *number, reason },
-                    (Written::No, Door::Held | Door::Open) => MailFact::PutBack { number: *number },
-                }])
-            }
-            MailCommand::SetAside { number } => match self.waiting.front() {
-                Some(first) if first.number == *number => {
-                    Ok(vec![MailFact::Returned { number: *number, reason: ReturnReason::Malformed }])
-                }
-                _ => Err(MailRefusal::NotBegun { number: *number }),
-            },
-            MailCommand::Close { reason } => match self.door {
-                Door::Closed { .. } => Ok(vec![]),
-                Door::Held | Door::Open => {
-                    // What is being handed over right now is settled by what is found out about it, not here: it
-                    // would else be both delivered and returned.
-                    let mut facts = vec![MailFact::Closed { reason: *reason }];
-                    facts.extend(
-                        self.waiting
-                            .iter()
-                            .map(|message| MailFact::Returned { number: message.number, reason: *reason }),
-                    );
-                    Ok(facts)
-                }
-            },
-            MailCommand::NextRun => match (self.door, &self.handing) {
-                (Door::Closed { .. }, None) => Ok(vec![MailFact::Reset]),
-                _ => Err(MailRefusal::NotNow),
-            },
+    /// Whether a text of this size is accepted.
+    pub fn admit(&self, text: &str) -> Result<(), MailRefusal> {
+        if text.trim().is_empty() {
+            return Err(MailRefusal::Blank { limit: MOST_MESSAGE_BYTES });
         }
-    }
-
-    /// Folds one fact in. On an error the mailbox is unchanged.
-    pub fn apply(&mut self, at: Timestamp, fact: &MailFact) -> Result<(), IllegalMail> {
-        let illegal = || IllegalMail { fact: fact.clone() };
-        match fact {
-            MailFact::Posted { message } => {
-                if message.number.0 != self.last.0 + 1 || matches!(self.door, Door::Closed { .. }) {
-                    return Err(illegal());
-                }
-                self.last = message.number;
-                self.receipts.insert(message.number, Receipt::Accepted);
-                self.waiting.push_back(message.clone());
-            }
-            MailFact::Opened if self.door == Door::Held => self.door = Door::Open,
-            MailFact::Held if self.door == Door::Open => self.door = Door::Held,
-            MailFact::Begun { number } => {
-                let first = self.waiting.front().is_some_and(|message| message.number == *number);
-                if !first || self.handing.is_some() || self.door != Door::Open {
-                    return Err(illegal());
-                }
-                self.handing = self.waiting.pop_front();
-            }
-            MailFact::PutBack { number } => {
-                let message = self.take_handing(*number).ok_or_else(illegal)?;
-                self.waiting.push_front(message);
-            }
-            MailFact::Delivered { number } => {
-                self.take_handing(*number).ok_or_else(illegal)?;
-                self.receipts.insert(*number, Receipt::Delivered { at });
-            }
-            MailFact::Returned { number, reason } => {
-                if self.take_handing(*number).is_none() {
-                    let place = self.waiting.iter().position(|message| message.number == *number);
-                    self.waiting.remove(place.ok_or_else(illegal)?);
-                }
-                self.receipts.insert(*number, Receipt::Returned { reason: *reason });
-            }
-            MailFact::Closed { reason } if !matches!(self.door, Door::Closed { .. }) => {
-                self.door = Door::Closed { reason: *reason };
-            }
-            MailFact::Reset if self.handing.is_none() && matches!(self.door, Door::Closed { .. }) => {
-                self.door = Door::Held;
-                self.receipts.clear();
-            }
-            MailFact::Opened | MailFact::Held | MailFact::Closed { .. } | MailFact::Reset => {
-                return Err(illegal());
-            }
+        if text.len() > MOST_MESSAGE_BYTES {
+            return Err(MailRefusal::TooLong { bytes: text.len(), limit: MOST_MESSAGE_BYTES });
+        }
+        let used = self.pending().count() + 1;
+        if used > MOST_MESSAGES {
+            return Err(MailRefusal::Full { unit: "messages", used, limit: MOST_MESSAGES });
+        }
+        let used = self.pending().map(|message| message.text.len()).sum::<usize>() + text.len();
+        if used > MOST_BYTES {
+            return Err(MailRefusal::Full { unit: "bytes", used, limit: MOST_BYTES });
         }
         Ok(())
     }
 
-    /// The receipt of a message of this run.
-    pub fn receipt(&self, number: MessageNumber) -> Option<Receipt> {
-        self.receipts.get(&number).copied()
+    /// The next message as it would be accepted.
+    pub fn compose(&self, from: Requester, mode: MessageMode, text: String, at: Timestamp) -> Message {
+        Message { number: MessageNumber(self.last.0 + 1), from, mode, text, at, key: None }
     }
 
-    /// Whether messages flow.
-    pub fn door(&self) -> Door {
-        self.door
+    /// Those without a last word, in the order in which they will reach the child.
+    pub fn pending(&self) -> impl Iterator<Item = &Message> {
+        self.handing.iter().chain(&self.waiting).chain(&self.follow_ups)
     }
 
-    /// The message whose handing over was begun. After a crash somebody must find out what became of it.
+    /// The message that is being handed over.
     pub fn handing(&self) -> Option<&Message> {
         self.handing.as_ref()
     }
 
-    /// Those that wait, in order.
+    /// The message that is to be handed over next in the current run.
+    pub fn next(&self) -> Option<&Message> {
+        self.waiting.front()
+    }
+
+    /// Those that wait for the current run.
     pub fn waiting(&self) -> impl Iterator<Item = &Message> {
         self.waiting.iter()
     }
 
-    /// How many are not settled: what a list shows as pending.
-    pub fn pending(&self) -> usize {
-        self.waiting.len() + usize::from(self.handing.is_some())
+    /// Those that wait for later runs, held or not.
+    pub fn follow_ups(&self) -> impl Iterator<Item = &Message> {
+        self.follow_ups.iter()
     }
 
-    fn take_handing(&mut self, number: MessageNumber) -> Option<Message> {
-        self.handing.take_if(|message| message.number == number)
+    /// The message that opens the next run; none while follow-ups are held.
+    pub fn next_follow_up(&self) -> Option<&Message> {
+        self.follow_ups.front().filter(|_| !self.paused)
     }
 
-    fn admit(&self, text: &str) -> Result<(), MailRefusal> {
-        if let Door::Closed { reason } = self.door {
-            return Err(MailRefusal::Closed { reason });
+    /// True while follow-ups are held until the next message.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// A message and what became of it; `None` when there never was one, or its receipt is no longer kept.
+    pub fn find(&self, number: MessageNumber) -> Option<Posted> {
+        let waits = self.pending().find(|message| message.number == number);
+        waits
+            .map(|message| Posted { message: message.clone(), receipt: Receipt::Accepted })
+            .or_else(|| self.settled.iter().find(|posted| posted.message.number == number).cloned())
+    }
+
+    /// The message that `from` sent with this key, as long as its receipt is kept.
+    pub fn find_by_key(&self, from: &Requester, key: &str) -> Option<Posted> {
+        self.list()
+            .into_iter()
+            .rev()
+            .find(|posted| posted.message.from == *from && posted.message.key.as_deref() == Some(key))
+    }
+
+    /// All that are known, by number.
+    pub fn list(&self) -> Vec<Posted> {
+        let pending =
+            self.pending().map(|message| Posted { message: message.clone(), receipt: Receipt::Accepted });
+        let mut all: Vec<_> = self.settled.iter().cloned().chain(pending).collect();
+        all.sort_by_key(|posted| posted.message.number);
+        all
+    }
+
+    /// The number of the newest message.
+    pub fn newest(&self) -> MessageNumber {
+        self.last
+    }
+
+    /// True when the number was given out.
+    pub fn is_known(&self, number: MessageNumber) -> bool {
+        number.0 > 0 && number <= self.last
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    pub(crate) fn unpause(&mut self) {
+        self.paused = false;
+    }
+
+    /// True when it could be accepted: its number is the next one.
+    pub(crate) fn post(&mut self, message: Message) -> bool {
+        if message.number.0 != self.last.0 + 1 {
+            return false;
         }
-        if text.trim().is_empty() {
-            return Err(MailRefusal::Blank);
+        self.last = message.number;
+        // What the runtime says is no word of anybody who could mean the queue.
+        self.paused &= message.from.as_str() == crate::run::RUNTIME;
+        match message.mode {
+            MessageMode::FollowUp => self.follow_ups.push_back(message),
+            MessageMode::Steer => self.waiting.push_back(message),
+            MessageMode::Interrupt => {
+                let steers = self.waiting.iter().position(|other| other.mode != MessageMode::Interrupt);
+                self.waiting.insert(steers.unwrap_or(self.waiting.len()), message);
+            }
         }
-        if text.len() > self.bounds.message_bytes {
-            return Err(MailRefusal::TooLong { bytes: text.len(), limit: self.bounds.message_bytes });
+        true
+    }
+
+    pub(crate) fn begin(&mut self, number: MessageNumber) -> bool {
+        if self.handing.is_some() || self.waiting.front().is_none_or(|first| first.number != number) {
+            return false;
         }
-        let messages = self.pending() + 1;
-        if messages > self.bounds.messages {
-            return Err(MailRefusal::Full { unit: "messages", used: messages, limit: self.bounds.messages });
+        self.handing = self.waiting.pop_front();
+        true
+    }
+
+    pub(crate) fn put_back(&mut self, number: MessageNumber) -> bool {
+        match self.handing.take_if(|message| message.number == number) {
+            Some(message) => self.waiting.push_front(message),
+            None => return false,
         }
-        let held = self.waiting.iter().chain(&self.handing).map(|message| message.text.len()).sum::<usize>();
-        let bytes = held + text.len();
-        if bytes > self.bounds.bytes {
-            return Err(MailRefusal::Full { unit: "bytes", used: bytes, limit: self.bounds.bytes });
+        true
+    }
+
+    pub(crate) fn deliver(&mut self, number: MessageNumber, run: RunNumber, at: Timestamp) -> bool {
+        self.take(number).is_some_and(|message| {
+            self.settle(message, Receipt::Delivered { at, run });
+            true
+        })
+    }
+
+    /// Takes a message out for good; gives it back with its receipt.
+    pub(crate) fn give_back(
+        &mut self,
+        number: MessageNumber,
+        reason: ReturnReason,
+        at: Timestamp,
+    ) -> Option<Posted> {
+        let message = self.take(number)?;
+        let receipt = Receipt::Returned { reason, at };
+        let posted = Posted { message: message.clone(), receipt };
+        self.settle(message, receipt);
+        Some(posted)
+    }
+
+    fn take(&mut self, number: MessageNumber) -> Option<Message> {
+        if let Some(message) = self.handing.take_if(|message| message.number == number) {
+            return Some(message);
         }
-        Ok(())
+        for queue in [&mut self.waiting, &mut self.follow_ups] {
+            if let Some(place) = queue.iter().position(|message| message.number == number) {
+                return queue.remove(place);
+            }
+        }
+        None
+    }
+
+    fn settle(&mut self, mut message: Message, receipt: Receipt) {
+        let kept = cut_at_boundary(&message.text, KEPT_TEXT).len();
+        message.text.truncate(kept);
+        self.settled.push_back(Posted { message, receipt });
+        while self.settled.len() > KEPT_RECEIPTS {
+            self.settled.pop_front();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::{Bounds, MailCommand, MailRefusal, Mailbox, MessageNumber, Receipt, ReturnReason, Written};
-    use subagent_model::{Requester, Timestamp};
+    use subagent_model::{
+        MessageMode, MessageNumber, Receipt, Requester, ReturnReason, RunNumber, Timestamp,
+    };
 
-    const NOW: Timestamp = Timestamp::never();
+    use super::{MOST_MESSAGE_BYTES, MOST_MESSAGES, MailRefusal, Mailbox};
 
-    fn small() -> Mailbox {
-        Mailbox::new(Bounds { messages: 3, bytes: 10, message_bytes: 8 })
+    fn at() -> Timestamp {
+        Timestamp::from_micros(1)
     }
 
-    fn run(mailbox: &mut Mailbox, command: &MailCommand) -> Result<(), MailRefusal> {
-        for fact in mailbox.decide(command, NOW)? {
-            mailbox.apply(NOW, &fact).unwrap();
-        }
-        Ok(())
-    }
-
-    fn post(mailbox: &mut Mailbox, text: &str) -> Result<(), MailRefusal> {
-        run(mailbox, &MailCommand::Post { from: Requester::from("user:1"), text: text.to_owned() })
-    }
-
-    fn hand_over(mailbox: &mut Mailbox, written: Written) -> String {
-        run(mailbox, &MailCommand::Begin).unwrap();
-        let message = mailbox.handing().unwrap().clone();
-        run(mailbox, &MailCommand::Settle { number: message.number, written }).unwrap();
-        message.text
+    fn post(mailbox: &mut Mailbox, mode: MessageMode, text: &str) -> MessageNumber {
+        let message = mailbox.compose(Requester::from("somebody"), mode, text.to_owned(), at());
+        let number = message.number;
+        assert!(mailbox.post(message));
+        number
     }
 
     #[test]
-    fn steer_01_messages_are_held_until_the_session_is_open_and_come_in_order() {
-        let mut mailbox = small();
-        for text in ["a", "b", "c"] {
-            post(&mut mailbox, text).unwrap();
-        }
-        assert_eq!(run(&mut mailbox, &MailCommand::Begin), Err(MailRefusal::NotNow));
-        run(&mut mailbox, &MailCommand::Open).unwrap();
-        let got: Vec<_> = (0..3).map(|_| hand_over(&mut mailbox, Written::Yes)).collect();
-        assert_eq!(got, ["a", "b", "c"]);
-        assert_eq!(mailbox.pending(), 0);
-    }
-
-    #[test]
-    fn steer_03_what_waits_when_the_run_ends_comes_back_with_the_reason() {
-        let mut mailbox = small();
-        post(&mut mailbox, "a").unwrap();
-        run(&mut mailbox, &MailCommand::Close { reason: ReturnReason::StartFailed }).unwrap();
-        let returned = Receipt::Returned { reason: ReturnReason::StartFailed };
-        assert_eq!(mailbox.receipt(MessageNumber(1)), Some(returned));
-    }
-
-    #[test]
-    fn steer_04_a_message_in_flight_at_the_end_is_either_delivered_or_returned() {
-        for (written, delivered) in [(Written::Yes, true), (Written::No, false), (Written::Unknown, false)] {
-            let mut mailbox = small();
-            post(&mut mailbox, "a").unwrap();
-            run(&mut mailbox, &MailCommand::Open).unwrap();
-            run(&mut mailbox, &MailCommand::Begin).unwrap();
-            run(&mut mailbox, &MailCommand::Close { reason: ReturnReason::RunEnded }).unwrap();
-            assert_eq!(mailbox.receipt(MessageNumber(1)), Some(Receipt::Accepted));
-            assert_eq!(run(&mut mailbox, &MailCommand::NextRun), Err(MailRefusal::NotNow));
-            run(&mut mailbox, &MailCommand::Settle { number: MessageNumber(1), written }).unwrap();
-            let receipt = mailbox.receipt(MessageNumber(1)).unwrap();
-            assert_eq!(matches!(receipt, Receipt::Delivered { .. }), delivered);
-        }
-    }
-
-    #[test]
-    fn steer_05_nothing_is_accepted_once_the_run_ends_or_stops() {
-        let mut mailbox = small();
-        run(&mut mailbox, &MailCommand::Close { reason: ReturnReason::Stopped }).unwrap();
-        assert_eq!(post(&mut mailbox, "a"), Err(MailRefusal::Closed { reason: ReturnReason::Stopped }));
-        run(&mut mailbox, &MailCommand::NextRun).unwrap();
-        post(&mut mailbox, "a").unwrap();
+    fn steer_01_messages_come_in_order_and_an_interrupt_before_older_steers() {
+        let mut mailbox = Mailbox::default();
+        post(&mut mailbox, MessageMode::Steer, "a");
+        post(&mut mailbox, MessageMode::FollowUp, "later");
+        post(&mut mailbox, MessageMode::Interrupt, "now");
+        post(&mut mailbox, MessageMode::Interrupt, "then");
+        post(&mut mailbox, MessageMode::Steer, "b");
+        let order: Vec<_> = mailbox.pending().map(|message| message.text.as_str()).collect();
+        assert_eq!(order, ["now", "then", "a", "b", "later"]);
     }
 
     #[test]
     fn steer_08_and_09_what_does_not_fit_is_refused_with_the_bound() {
-        let mut mailbox = small();
-        assert_eq!(post(&mut mailbox, " \n"), Err(MailRefusal::Blank));
-        assert_eq!(post(&mut mailbox, "123456789"), Err(MailRefusal::TooLong { bytes: 9, limit: 8 }));
-        post(&mut mailbox, "12345678").unwrap();
-        assert_eq!(post(&mut mailbox, "123"), Err(MailRefusal::Full { unit: "bytes", used: 11, limit: 10 }));
-        post(&mut mailbox, "1").unwrap();
-        post(&mut mailbox, "2").unwrap();
-        assert_eq!(post(&mut mailbox, "3"), Err(MailRefusal::Full { unit: "messages", used: 4, limit: 3 }));
-        assert_eq!(mailbox.pending(), 3);
+        let mut mailbox = Mailbox::default();
+        assert_eq!(mailbox.admit(" \n"), Err(MailRefusal::Blank { limit: MOST_MESSAGE_BYTES }));
+        let long = "x".repeat(MOST_MESSAGE_BYTES + 1);
+        let refusal = MailRefusal::TooLong { bytes: long.len(), limit: MOST_MESSAGE_BYTES };
+        assert_eq!(mailbox.admit(&long), Err(refusal));
+        for _ in 0..MOST_MESSAGES {
+            mailbox.admit("x").unwrap();
+            post(&mut mailbox, MessageMode::Steer, "x");
+        }
+        let full = mailbox.admit("x").unwrap_err();
+        assert_eq!(full.numbers(), Some((MOST_MESSAGES, MOST_MESSAGES + 1)));
+        let mut heavy = Mailbox::default();
+        for _ in 0..4 {
+            let text = "x".repeat(MOST_MESSAGE_BYTES);
+            heavy.admit(&text).unwrap();
+            post(&mut heavy, MessageMode::FollowUp, &text);
+        }
+        assert!(matches!(heavy.admit("x"), Err(MailRefusal::Full { unit: "bytes", .. })));
     }
 
     #[test]
     fn steer_13_a_message_that_was_certainly_not_written_keeps_its_place() {
-        let mut mailbox = small();
-        post(&mut mailbox, "a").unwrap();
-        post(&mut mailbox, "b").unwrap();
-        run(&mut mailbox, &MailCommand::Open).unwrap();
-        assert_eq!(hand_over(&mut mailbox, Written::No), "a");
-        assert_eq!(hand_over(&mut mailbox, Written::Yes), "a");
-        assert_eq!(hand_over(&mut mailbox, Written::Unknown), "b");
-        let unknown = Receipt::Returned { reason: ReturnReason::Unknown };
-        assert_eq!(mailbox.receipt(MessageNumber(2)), Some(unknown));
+        let mut mailbox = Mailbox::default();
+        let first = post(&mut mailbox, MessageMode::Steer, "a");
+        let second = post(&mut mailbox, MessageMode::Steer, "b");
+        assert!(!mailbox.begin(second), "out of turn");
+        assert!(mailbox.begin(first) && !mailbox.begin(second), "one at a time");
+        assert!(mailbox.put_back(first) && mailbox.begin(first));
+        assert!(mailbox.deliver(first, RunNumber(1), at()));
+        assert!(!mailbox.deliver(first, RunNumber(1), at()), "once");
+        let delivered = mailbox.find(first).unwrap();
+        assert_eq!(delivered.receipt, Receipt::Delivered { at: at(), run: RunNumber(1) });
     }
 
     #[test]
-    fn steer_15_a_malformed_message_is_set_aside_once() {
-        let mut mailbox = small();
-        post(&mut mailbox, "a").unwrap();
-        post(&mut mailbox, "b").unwrap();
-        run(&mut mailbox, &MailCommand::Open).unwrap();
-        run(&mut mailbox, &MailCommand::SetAside { number: MessageNumber(1) }).unwrap();
-        assert!(run(&mut mailbox, &MailCommand::SetAside { number: MessageNumber(1) }).is_err());
-        assert_eq!(hand_over(&mut mailbox, Written::Yes), "b");
+    fn steer_03_a_returned_message_is_given_back_whole() {
+        let mut mailbox = Mailbox::default();
+        let text = "x".repeat(1000);
+        let number = post(&mut mailbox, MessageMode::FollowUp, &text);
+        let back = mailbox.give_back(number, ReturnReason::Stopped, at()).unwrap();
+        assert_eq!(back.message.text, text);
+        assert!(mailbox.give_back(number, ReturnReason::Stopped, at()).is_none());
+        assert!(mailbox.find(number).unwrap().message.text.len() < text.len());
     }
 }

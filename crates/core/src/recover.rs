@@ -47,8 +47,13 @@ pub enum Step {
     },
     /// It waits for a slot: nothing to repair.
     Queue,
-    /// It waits for its children, and has no process.
+    /// It waits for its children, or for its quota, and has no process.
     AwaitChildren,
+    /// The process of a warm subagent is gone; its last answer stays.
+    CloseSession {
+        /// The attempt.
+        attempt: AttemptNumber,
+    },
 }
 
 /// The whole plan.
@@ -80,7 +85,16 @@ pub fn plan<'a>(
     let mut known = BTreeSet::new();
     for state in live {
         let step = match (&state.run.phase, state.attempt_key()) {
-            (Phase::Queued { .. }, _) => Step::Queue,
+            // A process between two runs, or one that the next run will go on in.
+            (Phase::Queued { .. } | Phase::Ended(_), Some(key)) => {
+                known.insert(key);
+                let attempt = key.attempt;
+                match found.get(&key) {
+                    Some(Found::Running) => Step::Adopt { attempt },
+                    Some(Found::Exited) | None => Step::CloseSession { attempt },
+                }
+            }
+            (Phase::Queued { .. }, None) => Step::Queue,
             (Phase::Waiting { hold: None, .. }, _) => Step::AwaitChildren,
             (Phase::Ended(_), _) | (_, None) => continue,
             (phase, Some(key)) => {

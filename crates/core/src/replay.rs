@@ -19,13 +19,14 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use subagent_model::{EventKind, Timestamp};
 
 use crate::need::{Need, needs};
 use crate::run::{Birth, Command, IllegalEvent, Refusal, Subagent, accept, born, decide};
 
-/// The version that this code writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+/// The version that this code writes, and the newest that it reads. Version 1 knew no conversations.
+pub const VERSION: u32 = 2;
 
 /// A sequence of commands to one subagent: the content of a replay file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,10 +107,15 @@ impl Sequence {
         }
         // The version first: a newer file may not even have the same fields.
         let Head { version } = serde_json::from_str(json)?;
-        if version > VERSION {
-            return Err(ReplayError::TooNew { found: version });
+        match version {
+            VERSION => Ok(serde_json::from_str(json)?),
+            newer if newer > VERSION => Err(ReplayError::TooNew { found: newer }),
+            _ => {
+                let mut written = serde_json::from_str(json)?;
+                complete(&mut written);
+                Ok(Self { version: VERSION, ..serde_json::from_value(written)? })
+            }
         }
-        Ok(serde_json::from_str(json)?)
     }
 
     /// The content of a replay file.
@@ -117,6 +123,22 @@ impl Sequence {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         Ok(text)
+    }
+}
+
+/// Commands of version 1 get the fields that they lacked, with the values by which they act as they did then.
+fn complete(written: &mut Value) {
+    let steps = written.get_mut("steps").and_then(Value::as_array_mut);
+    for command in steps.into_iter().flatten().filter_map(|step| step.get_mut("command")?.as_object_mut()) {
+        let (field, value) = match command.get("command").and_then(Value::as_str) {
+            Some("stop") => ("drop_follow_ups", Value::from(false)),
+            Some("progress") => ("more", Value::from(false)),
+            Some("children_ended") => ("unread", Value::from(0)),
+            // Nothing was tried again.
+            Some("conclude" | "gone") => ("max_attempts", Value::from(1)),
+            _ => continue,
+        };
+        command.entry(field).or_insert(value);
     }
 }
 

@@ -2,25 +2,28 @@
 
 use subagent_model::text::cut_at_boundary;
 use subagent_model::{
-    AttemptFacts, AttemptNumber, BoundedText, Outcome, Requester, RunNumber, RunRecord, SubagentRecord,
-    Timestamp,
+    AttemptFacts, AttemptNumber, BoundedText, Budget, Outcome, Posted, RequestItem, Requester, RunNumber,
+    RunRecord, SubagentRecord, Timestamp, Usage, WrapUp,
 };
 
-use crate::run::{Delivery, EarlierRun, Ended, Phase, Subagent};
+use crate::run::{Delivery, EarlierRun, Ended, Phase, Subagent, resumable};
 
 /// Most bytes of a description taken from the prompt.
 const DESCRIPTION_BYTES: usize = 80;
 
 /// The record of `state`: a value that never changes later.
 pub fn record(state: &Subagent) -> SubagentRecord {
-    view(state, &RunView::current(state))
+    let mut record = view(state, &RunView::current(state));
+    // Between runs it is the subagent that has a status, beside its last answer.
+    record.status = state.status();
+    record
 }
 
 /// The record as `run` left it, for those who waited for that run or are told of it after the next one was opened:
 /// outcome, times, attempts and requester are those of the run. `None` when it was never opened.
 pub fn record_of_run(state: &Subagent, run: RunNumber) -> Option<SubagentRecord> {
     if run == state.run.number {
-        return Some(record(state));
+        return Some(view(state, &RunView::current(state)));
     }
     let earlier = state.earlier.iter().find(|earlier| earlier.number == run)?;
     Some(view(state, &RunView::earlier(earlier)))
@@ -37,6 +40,12 @@ struct RunView<'a> {
     attempts: &'a [AttemptFacts],
     turns: u32,
     tool_uses: u32,
+    usage: Option<Usage>,
+    budget: Budget,
+    wrap_up: Option<WrapUp>,
+    requests: &'a [RequestItem],
+    returned: &'a [Posted],
+    prompt: Option<&'a BoundedText>,
     delivery: &'a Delivery,
 }
 
@@ -52,6 +61,12 @@ impl<'a> RunView<'a> {
             attempts: &run.attempts,
             turns: run.turns,
             tool_uses: run.tool_uses,
+            usage: run.usage,
+            budget: run.budget,
+            wrap_up: run.wrap_up,
+            requests: &run.requests,
+            returned: &run.returned,
+            prompt: Some(&run.prompt),
             delivery: &run.delivery,
         }
     }
@@ -66,6 +81,12 @@ impl<'a> RunView<'a> {
             attempts: &run.attempts,
             turns: run.turns,
             tool_uses: run.tool_uses,
+            usage: run.usage,
+            budget: run.budget,
+            wrap_up: run.wrap_up,
+            requests: &run.requests,
+            returned: &run.returned,
+            prompt: run.prompt.as_ref(),
             delivery: &run.delivery,
         }
     }
@@ -87,7 +108,7 @@ fn view(state: &Subagent, run: &RunView<'_>) -> SubagentRecord {
         id: state.id,
         handle: state.handle.clone(),
         agent_type: state.spec.agent_type.clone(),
-        description: description(state, if is_current { &state.run.prompt } else { &state.spec.prompt }),
+        description: description(state, run.prompt.unwrap_or(&state.spec.prompt)),
         provider: state.spec.provider.clone(),
         mode: state.spec.mode,
         is_background: state.spec.mode.is_background(),
@@ -122,10 +143,21 @@ fn view(state: &Subagent, run: &RunView<'_>) -> SubagentRecord {
             Some(Phase::Waiting { on, .. }) => Some(on.clone()),
             _ => None,
         },
+        waiting_since: match run.phase {
+            Some(Phase::Waiting { since, .. }) => Some(*since),
+            _ => None,
+        },
+        requests: run.requests.to_vec(),
+        grants: state.grants.clone(),
+        pending_messages: if is_current { state.mail.pending().cloned().collect() } else { vec![] },
+        returned_messages: run.returned.to_vec(),
         turn_count: run.turns,
-        max_turns: None,
+        max_turns: run.budget.max_turns.filter(|turns| *turns > 0),
+        budget: run.budget,
+        wrap_up: run.wrap_up,
         tool_uses: run.tool_uses,
         usage: state.usage,
+        run_usage: run.usage,
         compaction_count: state.compactions,
         attempts: run.attempts.to_vec(),
         earlier_runs: state
@@ -135,9 +167,13 @@ fn view(state: &Subagent, run: &RunView<'_>) -> SubagentRecord {
             .map(run_record)
             .collect(),
         cwd: state.spec.cwd.clone(),
-        transcript: last
-            .filter(|facts| facts.started_at.is_some())
-            .map(|facts| format!("attempts/{}.{}.{}", state.id, run.number, facts.attempt)),
+        transcript: last.filter(|facts| facts.started_at.is_some()).map(|facts| {
+            let run = facts.born_in.unwrap_or(run.number);
+            format!("attempts/{}.{run}.{}", state.id, facts.attempt)
+        }),
+        session: state.session.clone(),
+        resumable: is_current && state.is_ended() && resumable(state).is_ok(),
+        retire_at: state.warm.as_ref().filter(|_| is_current && state.is_ended()).map(|warm| warm.until),
         labels: state.spec.labels.clone(),
         tier: String::from("flat"),
         consumed: is_consumed(run.delivery),
@@ -151,12 +187,20 @@ fn run_record(earlier: &EarlierRun) -> RunRecord {
         run: earlier.number,
         requested_by: earlier.requester.clone(),
         accepted_at: earlier.accepted_at,
+        prompt: earlier.prompt.clone(),
+        started_at: earlier.attempts.iter().find_map(|facts| facts.started_at),
         outcome: earlier.ended.outcome.clone(),
         completed_at: earlier.ended.completed_at,
         quality: earlier.ended.quality,
         consumed: is_consumed(&earlier.delivery),
         result: earlier.ended.result.clone(),
         marks: earlier.ended.marks.clone(),
+        turn_count: earlier.turns,
+        tool_uses: earlier.tool_uses,
+        usage: earlier.usage,
+        wrap_up: earlier.wrap_up,
+        requests: earlier.requests.clone(),
+        returned_messages: earlier.returned.clone(),
         attempts: earlier.attempts.clone(),
     }
 }

@@ -4,20 +4,28 @@
 
 mod common;
 
-use common::phases::{ONE, after, claim, phases, receipt, resume, started, stop};
+use common::phases::{
+    ONE, after, agent_after, claim, conclude_with, gone, in_turn, opened, phases, receipt, resume, started,
+    stop,
+};
 use common::{at, completed, failed, id, owner, queued};
 use subagent_core::delivery::{has_unconsumed, notice, owed, owed_to, receipts};
 use subagent_core::need::{Need, needs};
 use subagent_core::replay;
-use subagent_core::run::{Command, Refusal, Subagent, decide};
+use subagent_core::run::{Command, RUNTIME, Refusal, Subagent, decide};
 use subagent_core::snapshot;
 use subagent_model::{
-    BoundedText, Conclusion, ErrorCode, ErrorInfo, Mode, Outcome, Requester, RunNumber, Usage,
+    BoundedText, Conclusion, ErrorCode, ErrorInfo, EventKind, Mark, MessageMode, MessageNumber, Mode,
+    Outcome, Requester, ReturnReason, RunNumber, Usage,
 };
 
 fn ended(conclusion: Conclusion) -> Subagent {
-    let conclude = Command::Conclude { attempt: ONE, conclusion: Box::new(conclusion), children_live: false };
-    after(Mode::Async, &[claim(), started(), conclude])
+    after(Mode::Async, &[claim(), started(), conclude_with(ONE, conclusion, false)])
+}
+
+/// Ended likewise, and its session can be continued.
+fn resumable(conclusion: Conclusion) -> Subagent {
+    agent_after(Mode::Async, &[claim(), started(), opened(), conclude_with(ONE, conclusion, false)])
 }
 
 fn told(conclusion: Conclusion) -> String {
@@ -27,10 +35,16 @@ fn told(conclusion: Conclusion) -> String {
 #[test]
 fn result_21_a_notice_has_who_which_how_what_and_where_the_rest_is() {
     let usage = Usage { input: 3, output: 4, ..Usage::default() };
-    let progress =
-        Command::Progress { attempt: ONE, turns: 2, tool_uses: 1, compactions: 0, usage: Some(usage) };
-    let conclude =
-        Command::Conclude { attempt: ONE, conclusion: Box::new(completed("42 lines")), children_live: false };
+    let progress = Command::Progress {
+        attempt: ONE,
+        turns: 2,
+        more: false,
+        tool_uses: 1,
+        compactions: 0,
+        usage: Some(usage),
+        position: None,
+    };
+    let conclude = conclude_with(ONE, completed("42 lines"), false);
     let text = notice(&snapshot::record(&after(Mode::Async, &[claim(), started(), progress, conclude])));
     assert_eq!(
         text,
@@ -126,8 +140,7 @@ fn result_06_and_11_each_is_owed_its_own_until_it_is_consumed() {
         for (second, command) in [(1, claim()), (5, stop())] {
             replay::step(state, &command, at(second)).unwrap().unwrap();
         }
-        let gone = Command::Gone { attempt: ONE, evidence: "killed".into() };
-        replay::step(state, &gone, at(6)).unwrap().unwrap();
+        replay::step(state, &gone(ONE), at(6)).unwrap().unwrap();
     }
     let ids = |who| owed_to(&all, who).iter().map(|owed| owed.subagent).collect::<Vec<_>>();
     assert_eq!((ids(&one), ids(&two)), (vec![id(1), id(3)], vec![id(2)]));
@@ -151,15 +164,14 @@ fn result_09_every_try_has_the_same_delivery_id() {
 
 fn end_again(state: &mut Subagent, result: &str) {
     let attempt = state.last_attempt.next();
-    let conclusion = Box::new(completed(result));
-    for command in [claim(), Command::Conclude { attempt, conclusion, children_live: false }] {
+    for command in [claim(), conclude_with(attempt, completed(result), false)] {
         replay::step(state, &command, at(20)).unwrap().unwrap();
     }
 }
 
 #[test]
 fn result_13_a_receipt_for_an_earlier_run_does_not_consume_the_next() {
-    let mut state = ended(completed("42 lines"));
+    let mut state = resumable(completed("42 lines"));
     for command in [receipt(1), resume()] {
         replay::step(&mut state, &command, at(9)).unwrap().unwrap();
     }
@@ -173,7 +185,7 @@ fn result_13_a_receipt_for_an_earlier_run_does_not_consume_the_next() {
 
 #[test]
 fn result_13_an_unread_result_is_still_owed_after_a_resume() {
-    let mut state = ended(completed("42 lines"));
+    let mut state = resumable(completed("42 lines"));
     let runs = |state: &Subagent| owed(state).map(|owed| owed.run.0).collect::<Vec<_>>();
     let since = owed(&state).next().unwrap().since;
     replay::step(&mut state, &resume(), at(9)).unwrap().unwrap();
@@ -192,8 +204,8 @@ fn result_13_an_unread_result_is_still_owed_after_a_resume() {
 #[test]
 fn result_11_and_13_each_run_belongs_to_the_one_who_asked_for_it() {
     let (one, two) = (owner(), Requester::from("user:2000"));
-    let mut state = ended(completed("42 lines"));
-    let resume = Command::Resume { prompt: common::text("again"), requester: two.clone() };
+    let mut state = resumable(completed("42 lines"));
+    let resume = Command::Resume { prompt: common::text("again"), requester: two.clone(), key: None };
     replay::step(&mut state, &resume, at(9)).unwrap().unwrap();
     end_again(&mut state, "43 lines");
     let all = [state.clone()];
@@ -206,7 +218,7 @@ fn result_11_and_13_each_run_belongs_to_the_one_who_asked_for_it() {
 
 #[test]
 fn result_21_the_notice_of_an_earlier_run_has_its_own_outcome() {
-    let mut state = ended(failed(ErrorCode::Crashed));
+    let mut state = resumable(failed(ErrorCode::Crashed));
     let before = snapshot::record(&state);
     replay::step(&mut state, &resume(), at(9)).unwrap().unwrap();
     let record = snapshot::record_of_run(&state, RunNumber(1)).unwrap();
@@ -220,7 +232,7 @@ fn result_21_the_notice_of_an_earlier_run_has_its_own_outcome() {
 /// RESULT-08: nobody has to take back a claim whose time is over.
 #[test]
 fn result_08_a_claim_ends_by_itself_and_a_late_carrier_gives_nothing_back() {
-    let mut state = ended(completed("42 lines"));
+    let mut state = resumable(completed("42 lines"));
     replay::step(&mut state, &resume(), at(9)).unwrap().unwrap();
     let run = RunNumber(1);
     let take =
@@ -235,4 +247,31 @@ fn result_08_a_claim_ends_by_itself_and_a_late_carrier_gives_nothing_back() {
     assert_eq!(decide(&state, &back("wait"), at(61)), Ok(vec![]), "the claim is another's by now");
     replay::step(&mut state, &back("notice"), at(62)).unwrap().unwrap();
     assert!(needs(&state, at(62)).contains(&deliver));
+}
+
+/// RESULT-15: a notice whose result was read meanwhile is not handed over, and that is nobody's loss.
+#[test]
+fn result_15_a_notice_that_waits_is_taken_back_and_one_on_its_way_is_not() {
+    let post = Command::Post {
+        from: Requester::from(RUNTIME),
+        mode: MessageMode::Steer,
+        text: "a notice".into(),
+        or_follow_up: true,
+        key: None,
+    };
+    let number = MessageNumber(1);
+    let withdraw = Command::Withdraw { number };
+    let mut waits = agent_after(Mode::Async, &[claim(), started(), post.clone()]);
+    let returned = EventKind::MessageReturned { number, reason: ReturnReason::AlreadyRead };
+    assert_eq!(decide(&waits, &withdraw, at(9)), Ok(vec![returned]));
+    replay::step(&mut waits, &withdraw, at(9)).unwrap().unwrap();
+    assert_eq!(decide(&waits, &withdraw, at(10)), Ok(vec![]), "once");
+    replay::step(&mut waits, &conclude_with(ONE, completed("done"), false), at(11)).unwrap().unwrap();
+    let record = snapshot::record(&waits);
+    assert_eq!(record.returned_messages, []);
+    assert!(!record.marks.contains(&Mark::MessagesReturned));
+
+    let handing = agent_after(Mode::Async, &in_turn().into_iter().chain([post]).collect::<Vec<_>>());
+    assert!(handing.mail.handing().is_some());
+    assert_eq!(decide(&handing, &withdraw, at(9)), Ok(vec![]), "it may have arrived");
 }

@@ -7,39 +7,43 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::phases::{ONE, claim, conclude, phases, stop};
-use common::{at, completed, owner, text};
+use common::phases::*;
+use common::{agent, at, completed, owner, text};
 use subagent_core::replay;
 use subagent_core::run::{Command, Subagent};
 use subagent_core::snapshot;
 use subagent_model::{
-    Conclusion, ExitFacts, Mark, Mode, ProcessIdentity, Quality, Status, SubagentRecord, Usage,
+    Budget, Choice, Conclusion, ExitFacts, Mark, Mode, ProcessIdentity, Quality, SpawnSpec, Status,
+    SubagentRecord, Usage, Written,
 };
 
 /// In every record.
 const ALWAYS: &str = "id handle type description provider mode is_background status run attempt root depth \
-    requested_by created_at accepted_at updated_at turn_count tool_uses compaction_count cwd tier consumed durable";
+    requested_by created_at accepted_at updated_at turn_count tool_uses compaction_count cwd tier consumed durable \
+    resumable";
 
 /// What must not be in a record, by class: whoever adds one of these must first change the rules of admission.
 const DECLINED: [(&str, &str); 5] = [
-    (
-        "live objects",
-        "pid_handle abort signal socket session process_handle waiters listeners sender channel",
-    ),
+    ("live objects", "pid_handle abort signal socket process_handle waiters listeners sender channel"),
     (
         "momentary activity",
         "activity active_tools current_tool response_text streaming partial_message last_line",
     ),
     (
         "internal bookkeeping",
-        "revision last_attempt lease lease_until hold phase delivery claim tries claimed_by seq",
+        "revision last_attempt last_request lease lease_until hold phase delivery claim tries claimed_by escalated seq \
+        warm mail paused prompted prompted_at counted session_open nudges rate_hits stalled_since cut done interrupting \
+        born_in key",
     ),
-    ("secrets and the spawn's own inputs", "env secret_env args exec program prompt spec idempotency_key"),
+    (
+        "secrets and the spawn's own inputs",
+        "env secret_env args exec program prompt spec idempotency_key permissions on_loss can account output_schema",
+    ),
     ("display", "icon color spinner elapsed label_text row title_line"),
 ];
 
 fn state(name: &str) -> Subagent {
-    phases().into_iter().find(|(phase, _)| *phase == name).unwrap().1
+    phase(&format!("program:{name}"))
 }
 
 fn json(state: &Subagent) -> serde_json::Map<String, serde_json::Value> {
@@ -61,47 +65,124 @@ fn stopped_late() -> Subagent {
     let exit = Some(ExitFacts { code: Some(0), signal: None, at: Some(at(9)) });
     let conclusion = Conclusion { exit, ..completed("42 lines") };
     let process = ProcessIdentity { pid: 4711, start_time: 99, boot_id: "boot".into() };
-    common::phases::after(
+    after(
         Mode::Async,
         &[
             claim(),
             Command::Started { attempt: ONE, process: Some(process) },
             stop(),
-            Command::Conclude { attempt: ONE, conclusion: Box::new(conclusion), children_live: false },
+            conclude_with(ONE, conclusion, false),
         ],
     )
 }
 
 /// The second run, which used something, of a subagent with everything that can be absent.
 fn resumed() -> Subagent {
-    let mut state = state("completed");
+    let mut state = phase("agent:completed");
     let usage =
         Usage { input: 10, output: 5, cache_write: 1, cache_read: 100, total: 0, cost_usd: Some(0.25) };
     let attempt = ONE.next();
     for (second, command) in [
-        (10, Command::Resume { prompt: text("and the words"), requester: owner() }),
+        (10, Command::Resume { prompt: text("and the words"), requester: owner(), key: None }),
         (20, claim()),
         (30, Command::Started { attempt, process: None }),
-        (40, Command::Progress { attempt, turns: 2, tool_uses: 3, compactions: 1, usage: Some(usage) }),
+        (
+            40,
+            Command::Progress {
+                attempt,
+                turns: 2,
+                more: false,
+                tool_uses: 3,
+                compactions: 1,
+                usage: Some(usage),
+                position: None,
+            },
+        ),
     ] {
         replay::step(&mut state, &command, at(second)).unwrap().unwrap();
     }
     state
 }
 
+/// Everything that a record of an agent can hold at once: asked, warned, steered, priced and come back.
+fn busy() -> Subagent {
+    let budget = Budget { max_turns: Some(1), ..Budget::default() };
+    let usage = Usage { input: 1, ..Usage::default() };
+    let mut commands = in_turn();
+    commands.extend([
+        spent(ONE, usage),
+        progress(ONE, 1, true),
+        settle(1, Written::Refused),
+        follow_up(),
+        ask(approval("a", "make")),
+        answer(1, Choice::AllowAlways),
+        ask(question("b")),
+    ]);
+    led(SpawnSpec { budget, model: Some("fast".into()), ..agent(Mode::Async) }, &commands)
+}
+
 #[test]
-fn rec_02_a_record_has_exactly_the_documented_fields() {
+fn rec_02_a_record_of_a_program_has_exactly_the_documented_fields() {
     let ended = "attempts completed_at end_reason quality started_at transcript";
     assert_fields("queued", &state("queued"), "queued_for");
+    assert_fields("queued, retry", &state("queued-retry"), "attempts queued_for");
     assert_fields("starting", &state("starting"), "attempts node");
     assert_fields("running", &state("running"), "attempts node started_at transcript");
-    assert_fields("waiting", &state("waiting"), "attempts started_at transcript waiting_on");
+    assert_fields("waiting", &state("waiting"), "attempts started_at transcript waiting_on waiting_since");
     assert_fields("stopping", &state("stopping"), "attempts node started_at stop transcript");
     assert_fields("completed", &state("completed"), &format!("{ended} result"));
     assert_fields("error", &state("error"), &format!("{ended} error"));
     assert_fields("lost", &state("lost"), ended);
     assert_fields("stopped", &stopped_late(), &format!("{ended} exited_at marks result stop"));
-    assert_fields("resumed", &resumed(), "attempts earlier_runs node started_at transcript usage");
+}
+
+#[test]
+fn rec_02_a_record_of_an_agent_has_exactly_the_documented_fields() {
+    let running = "attempts node session started_at transcript";
+    let waiting = "waiting_on waiting_since";
+    let ended = "attempts completed_at end_reason quality session started_at transcript";
+    let of = |name: &str, more: &str| assert_fields(name, &phase(name), more);
+    of("agent:not-open", "attempts node started_at transcript");
+    of("agent:in-turn", running);
+    of("agent:handing-over", &format!("{running} pending_messages"));
+    of("agent:stalled", running);
+    of("agent:interrupting", running);
+    of("agent:cut", running);
+    of("agent:done", running);
+    of("agent:approval", &format!("{running} {waiting} requests"));
+    of("agent:answered", &format!("{running} requests"));
+    of("agent:children-alive", &format!("{running} {waiting}"));
+    of("agent:quota", &format!("attempts session started_at transcript {waiting}"));
+    of("agent:completed", &format!("{ended} result"));
+    of("agent:steered", &format!("{ended} budget max_turns result wrap_up"));
+    of("agent:aborted", &format!("{ended} marks result"));
+    of("agent:follow-up-waits", &format!("{ended} pending_messages result"));
+    of("warm:idle", &format!("{ended} result retire_at"));
+    of("warm:idle-closed", &format!("{ended} result"));
+    of("warm:woken", &format!("{running} earlier_runs"));
+    assert_fields("resumed", &resumed(), &format!("{running} earlier_runs run_usage usage"));
+    let all = "budget grants max_turns pending_messages requests returned_messages run_usage usage wrap_up";
+    assert_fields("busy", &busy(), &format!("{running} {waiting} {all}"));
+}
+
+/// REC-02: the parts of a record that are records themselves.
+#[test]
+fn rec_02_an_earlier_run_has_exactly_the_documented_fields() {
+    let mut state = busy();
+    for (second, command) in [
+        (60, answer_text(2)),
+        (61, stop()),
+        (62, conclude_with(ONE, completed("half"), false)),
+        (63, resume()),
+    ] {
+        replay::step(&mut state, &command, at(second)).unwrap().unwrap();
+    }
+    let record = json(&state);
+    let earlier = record["earlier_runs"][0].as_object().unwrap();
+    let keys: BTreeSet<_> = earlier.keys().map(String::as_str).collect();
+    let expected = "run requested_by accepted_at prompt outcome started_at completed_at quality consumed result marks \
+        turn_count tool_uses usage wrap_up requests returned_messages attempts";
+    assert_eq!(keys, expected.split_whitespace().collect());
 }
 
 #[test]
@@ -117,7 +198,8 @@ fn rec_02_nothing_is_null_and_nothing_declined_is_there() {
         }
     }
     let mut all = phases();
-    all.extend([("stopped late", stopped_late()), ("resumed", resumed())]);
+    let more = [("stopped late", stopped_late()), ("resumed", resumed()), ("busy", busy())];
+    all.extend(more.map(|(name, state)| (name.to_owned(), state)));
     for (name, state) in all {
         let record = json(&state);
         let written = serde_json::to_string(&record).unwrap();
@@ -194,9 +276,9 @@ fn rec_05_every_attempt_and_every_earlier_run_is_listed() {
         reason: "no start".into(),
         exit: Some(ExitFacts { code: Some(127), signal: None, at: None }),
         not_before: None,
-        max_attempts: 3,
+        max_attempts: MOST,
     };
-    let state = common::phases::after(Mode::Async, &[claim(), again, claim()]);
+    let state = after(Mode::Async, &[claim(), again, claim()]);
     let record = snapshot::record(&state);
     let listed: Vec<_> =
         record.attempts.iter().map(|facts| (facts.attempt.0, facts.ended.as_deref())).collect();

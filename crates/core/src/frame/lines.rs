@@ -16,7 +16,7 @@ pub struct Line {
 pub struct LineFaults {
     /// Lines over the cap.
     pub overlong_lines: u64,
-    /// Bytes of those lines.
+    /// Bytes of those lines, and of lines that a hole is in.
     pub overlong_bytes: u64,
     /// Lines with bytes that are not UTF-8.
     pub lossy_lines: u64,
@@ -53,6 +53,14 @@ impl LineSplitter {
             }
         }
         self.take(rest);
+    }
+
+    /// A part of the stream is not there: what was begun before it has no end, and what follows up to the next line end has
+    /// no beginning. Neither is a line, nor are the two together.
+    pub fn hole(&mut self) {
+        self.faults.overlong_bytes += self.buffer.len() as u64;
+        self.buffer = Vec::new();
+        self.skipping = true;
     }
 
     /// The last line if the stream ended without a line end.

@@ -315,3 +315,13 @@ fn proc_09_a_split_character_is_whole_and_a_bad_one_is_replaced() {
     assert_eq!(splitter.finish().unwrap().text, "no end");
     assert_eq!(splitter.finish(), None);
 }
+
+#[test]
+fn a_line_with_a_hole_in_it_is_no_line() {
+    let mut splitter = LineSplitter::new(1024);
+    assert_eq!(lines(&mut splitter, b"{\"text\":\"begun"), []);
+    splitter.hole();
+    let after = lines(&mut splitter, b" and ended\"}\nwhole\n");
+    assert_eq!(after.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(), ["whole"]);
+    assert!(splitter.faults().overlong_bytes > 0);
+}

@@ -11,6 +11,12 @@ mod decide;
 mod state;
 
 pub use apply::{IllegalEvent, born, fold};
-pub use command::{Birth, Command, Refusal};
+pub use command::{Birth, Command, Given, Left, NotResumable, Refusal};
+pub(crate) use decide::resumable;
 pub use decide::{accept, decide};
-pub use state::{Delivery, DeliveryClaim, Duty, EarlierRun, Ended, Hold, Phase, Run, Subagent};
+pub use state::{Delivery, DeliveryClaim, Duty, EarlierRun, Ended, Hold, Nudges, Phase, Run, Subagent, Warm};
+
+/// The name under which the runtime itself speaks to children.
+pub const RUNTIME: &str = "runtime";
+/// The name under which policies answer requests.
+pub const POLICY: &str = "policy";

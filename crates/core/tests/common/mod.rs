@@ -3,15 +3,19 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub mod bless;
+pub mod commands;
 pub mod phases;
+pub mod random;
 
 use std::collections::BTreeMap;
 
 use subagent_core::replay;
 use subagent_core::run::{Birth, Subagent};
 use subagent_model::{
-    BoundedText, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode, Outcome, Quality,
-    Requester, SpawnSpec, SubagentId, Timestamp,
+    BoundedText, Budget, Capabilities, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode,
+    OnLoss, Outcome, Permissions, PromptVia, Quality, Requester, ResultFrom, SpawnSpec, StallPolicy,
+    Steering, SubagentId, Talk, Timestamp, TreeBudget,
 };
 
 pub fn id(n: u128) -> SubagentId {
@@ -31,6 +35,7 @@ pub fn owner() -> Requester {
     Requester::from("user:1000")
 }
 
+/// A program that gets its prompt and ends.
 pub fn spec(mode: Mode) -> SpawnSpec {
     SpawnSpec {
         prompt: text("count the lines\nof all files"),
@@ -41,29 +46,69 @@ pub fn spec(mode: Mode) -> SpawnSpec {
         exec: Some(ExecSpec {
             program: "/bin/wc".into(),
             args: vec!["-l".into(), "argument-value".into()],
-            prompt_via: subagent_model::PromptVia::Stdin,
-            result: subagent_model::ResultFrom::WholeOutput,
+            prompt_via: PromptVia::Stdin,
+            result: ResultFrom::WholeOutput,
+            talk: Talk::None,
         }),
         mode,
         cwd: "/work".into(),
         env: BTreeMap::from([("PATH".into(), "environment-value".into())]),
         secret_env: vec!["SECRET_NAME".into()],
         deadline_ms: None,
+        budget: Budget::default(),
+        tree_budget: TreeBudget::default(),
+        permissions: Permissions::default(),
+        on_loss: OnLoss::default(),
+        stall: StallPolicy::default(),
+        idle_ms: None,
+        output_schema: None,
+        can: Capabilities::default(),
+        account: None,
         labels: BTreeMap::new(),
         durable: true,
     }
 }
 
-pub fn birth(n: u128, requester: &Requester, mode: Mode) -> Birth {
+/// All that a provider can be able to do.
+pub fn able() -> Capabilities {
+    Capabilities {
+        steering: Steering::Live,
+        interrupt: true,
+        resume: true,
+        warm: true,
+        adopt: true,
+        approvals: true,
+        model: true,
+        turns: true,
+        usage: true,
+        cost: true,
+    }
+}
+
+/// An agent that is spoken with while it runs.
+pub fn agent(mode: Mode) -> SpawnSpec {
+    SpawnSpec { provider: "agent".into(), exec: None, can: able(), ..spec(mode) }
+}
+
+pub fn birth_of(n: u128, requester: &Requester, spec: SpawnSpec) -> Birth {
     Birth {
         id: id(n),
         handle: Handle(format!("s{n}")),
-        spec: spec(mode),
+        spec,
         parent: None,
         root: id(n),
         depth: 0,
         requester: requester.clone(),
     }
+}
+
+pub fn birth(n: u128, requester: &Requester, mode: Mode) -> Birth {
+    birth_of(n, requester, spec(mode))
+}
+
+pub fn born(spec: SpawnSpec) -> Subagent {
+    let sequence = replay::Sequence::new("", at(0), birth_of(1, &owner(), spec));
+    replay::birth(&sequence).unwrap().0
 }
 
 pub fn queued(n: u128, requester: &Requester, mode: Mode, now: Timestamp) -> Subagent {
@@ -82,14 +127,35 @@ pub fn completed(result: &str) -> Conclusion {
 }
 
 pub fn failed(code: ErrorCode) -> Conclusion {
+    failed_until(code, None)
+}
+
+/// A failure that tells when its limit is lifted.
+pub fn failed_until(code: ErrorCode, reset_at: Option<Timestamp>) -> Conclusion {
     let exit = Some(ExitFacts { code: Some(3), signal: None, at: None });
     Conclusion {
         outcome: Outcome::Error {
-            error: ErrorInfo { code, message: "it failed".into(), detail: None, retryable: false, exit },
+            error: ErrorInfo {
+                code,
+                message: "it failed".into(),
+                detail: None,
+                retryable: false,
+                reset_at,
+                exit,
+            },
         },
         result: None,
         marks: vec![],
         quality: Quality::Unverified,
         exit,
     }
+}
+
+/// A failure after which another attempt may help.
+pub fn failed_for_now(code: ErrorCode) -> Conclusion {
+    let mut conclusion = failed(code);
+    if let Outcome::Error { error } = &mut conclusion.outcome {
+        error.retryable = true;
+    }
+    conclusion
 }

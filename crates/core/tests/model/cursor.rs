@@ -8,10 +8,11 @@
 
 use subagent_core::feed::{Told, Window};
 use subagent_core::run::{Command, Subagent, accept, decide, fold};
-use subagent_model::{Cause, Cursor, Event, EventKind, Mode, NodeId, RunNumber, Status, Timestamp};
+use subagent_model::{Cursor, Event, EventKind, Mode, OnLoss, SpawnSpec, Status};
 
 use super::explore::{Move, World, must_break, must_hold};
-use crate::common::{at, birth, completed, owner, queued, text};
+use crate::common::commands::*;
+use crate::common::{at, birth_of, born, completed, owner, spec};
 
 const NUMBERED_WITHOUT_GAPS: &str = "11: the log is numbered without gaps";
 const FOLD_IS_THE_RECORD: &str = "11: folding the events gives the stored record";
@@ -51,21 +52,28 @@ struct CursorWorld {
 fn commands(state: &Subagent) -> Vec<Command> {
     let attempt = state.last_attempt;
     vec![
-        Command::Claim { owner: NodeId::from("A"), lease_until: Timestamp::never() },
-        Command::Started { attempt, process: None },
-        Command::Progress { attempt, turns: 1, tool_uses: 2, compactions: 0, usage: None },
-        Command::Conclude { attempt, conclusion: Box::new(completed("done")), children_live: true },
-        Command::Conclude { attempt, conclusion: Box::new(completed("done")), children_live: false },
-        Command::Gone { attempt, evidence: "nothing is left".into() },
-        Command::ChildrenEnded,
-        Command::Stop { actor: "user:1000".into(), cause: Cause::Requested },
-        Command::Acknowledge { run: RunNumber(1), by: owner() },
-        Command::Acknowledge { run: state.run.number, by: owner() },
-        Command::Resume { prompt: text("go on"), requester: owner() },
+        claim_for_good(),
+        started_as(attempt),
+        opened_as(attempt),
+        progress(attempt, 1, true),
+        conclude_with(attempt, completed("done"), true),
+        conclude_with(attempt, completed("done"), false),
+        gone(attempt),
+        Command::ChildrenEnded { unread: 0 },
+        stop(),
+        receipt(1),
+        receipt(state.run.number.0),
+        resume(),
     ]
 }
 
 const STEPS: usize = 6;
+
+fn resumable() -> SpawnSpec {
+    let mut spec = SpawnSpec { on_loss: OnLoss::Fail, ..spec(Mode::Async) };
+    spec.can.resume = true;
+    spec
+}
 
 impl CursorWorld {
     fn new(mutant: Option<Mutant>) -> Self {
@@ -92,8 +100,8 @@ impl CursorWorld {
             return vec![];
         }
         let Some(state) = &self.stored else {
-            let facts = accept(birth(1, &owner(), Mode::Async));
-            return vec![(facts, queued(1, &owner(), Mode::Async, at(0)))];
+            let facts = accept(birth_of(1, &owner(), resumable()));
+            return vec![(facts, born(resumable()))];
         };
         let mut all = vec![];
         for command in commands(state) {

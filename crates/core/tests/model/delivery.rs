@@ -1,4 +1,4 @@
-//! Results and their notices: carriers that claim, send, fail and crash; requesters that may get a result and whose
+//! Results and their notices: a requester that goes before it has read, and one that stands in for it; carriers that claim, send, fail and crash; requesters that may get a result and whose
 //! receipts may come late; a resume by someone else, before or after the result of the first run was read.
 //!
 //! | Invariant | Predicate |
@@ -14,7 +14,7 @@ use subagent_core::run::{Command, Delivery, Subagent, decide};
 use subagent_model::{AttemptNumber, Mode, NodeId, Requester, RunNumber, Timestamp};
 
 use super::explore::{Move, World, must_break, must_hold};
-use crate::common::{at, completed, queued, text};
+use crate::common::{agent, at, born, completed, text};
 
 const DURABLE_FIRST: &str = "10: the result is durable before its notice";
 const UNTIL_CONSUMED: &str = "10: a result is told until it is consumed, whatever comes after it";
@@ -42,6 +42,10 @@ enum Mutant {
     ReceiptWithoutRun,
     /// A resume overwrites what the run before it owes.
     ResumeDropsTheDuty,
+    /// Nobody is told in the place of a requester that is gone.
+    NobodyStandsIn,
+    /// The receipt of a stand-in does not count.
+    StandInIsAStranger,
 }
 
 #[derive(Clone)]
@@ -53,8 +57,10 @@ struct DeliveryWorld {
     record: Rc<Subagent>,
     /// Carriers that hold a claim as far as they know: on which run, and whether they have sent.
     carriers: [Option<(RunNumber, bool)>; 2],
-    /// The requester of run 1, of run 2 got its body.
+    /// Who is told of run 1, of run 2 got its body.
     got: [bool; 2],
+    /// The requester of run 1 is gone, with what it got.
+    gone: bool,
     wake: bool,
     wrong_consumption: bool,
 }
@@ -68,8 +74,13 @@ struct Key {
     duties: Vec<DutyKey>,
     carriers: [Option<(RunNumber, bool)>; 2],
     got: [bool; 2],
+    /// Gone, and somebody stands in.
+    gone: (bool, bool),
     wake: bool,
 }
+
+/// Who stands in for a requester that is gone.
+const STAND_IN: &str = "user:1002";
 
 fn carrier(index: usize) -> String {
     ["wait", "notice"][index].to_owned()
@@ -81,15 +92,22 @@ fn place(run: RunNumber) -> usize {
     run.0 as usize - 1
 }
 
+fn resumable(requester: &str) -> Subagent {
+    let mut state = born(agent(Mode::Async));
+    (state.requester, state.session) = (requester.into(), Some("session-1".into()));
+    state
+}
+
 impl DeliveryWorld {
     fn new(mutant: Option<Mutant>, requesters: [&'static str; 2]) -> Self {
         let mut world = Self {
             mutant,
             requesters,
             now: 0,
-            record: Rc::new(queued(1, &requesters[0].into(), Mode::Async, at(0))),
+            record: Rc::new(resumable(requesters[0])),
             carriers: [None; 2],
             got: [false; 2],
+            gone: false,
             wake: false,
             wrong_consumption: false,
         };
@@ -105,6 +123,12 @@ impl DeliveryWorld {
         self.requesters[place(run)].into()
     }
 
+    /// Who is told of a run now.
+    fn told(&self, run: RunNumber) -> Requester {
+        let duty = self.record.duty(run);
+        duty.map_or_else(|| self.requester(run), |duty| duty.told().clone())
+    }
+
     fn run(&self) -> RunNumber {
         self.record.run.number
     }
@@ -117,8 +141,14 @@ impl DeliveryWorld {
     /// True when it changed something.
     fn tell(&mut self, command: &Command) -> bool {
         let now = at(self.now);
-        let Ok(facts) = decide(&self.record, command, now) else { return false };
         let mut record = (*self.record).clone();
+        if let (Command::Acknowledge { .. }, Delivery::Owed { escalated, .. }) =
+            (command, &mut record.run.delivery)
+            && self.is(Mutant::StandInIsAStranger)
+        {
+            *escalated = None;
+        }
+        let Ok(facts) = decide(&record, command, now) else { return false };
         for fact in &facts {
             record.apply(now, fact).unwrap();
         }
@@ -204,7 +234,9 @@ impl DeliveryWorld {
                 let lost = to.acknowledge(run, self.requester(run)).unwrap_or_else(|| to.clone());
                 push(format!("{name} sends run {run} into nothing"), false, lost, None);
             }
-            to.got[place(run)] = true;
+            // What is sent to one that is gone arrives nowhere.
+            let nowhere = self.gone && run == RUNS[0] && self.told(run) == self.requester(run);
+            to.got[place(run)] |= !nowhere;
             push(format!("{name} sends run {run}"), true, to, breaks);
         }
         let Some((run, _)) = self.carriers[index] else { return };
@@ -218,10 +250,24 @@ impl DeliveryWorld {
         }
     }
 
+    /// The requester of run 1 goes, and somebody is told in its place.
+    fn gone_moves(&self, push: &mut impl FnMut(String, bool, Self, Option<&'static str>)) {
+        let run = RUNS[0];
+        let mut to = self.clone();
+        if !self.gone {
+            to.gone = true;
+            to.got[0] &= self.is_consumed(run);
+            push("the requester of run 1 is gone".into(), false, to, None);
+        } else if !self.is(Mutant::NobodyStandsIn) && to.tell(&Command::Escalate { run, to: STAND_IN.into() })
+        {
+            push("somebody stands in".into(), true, to, None);
+        }
+    }
+
     fn resumed(&self) -> Self {
         let mut to = self.clone();
         let requester = self.requester(RUNS[1]);
-        to.tell(&Command::Resume { prompt: text("go on"), requester });
+        to.tell(&Command::Resume { prompt: text("go on"), requester, key: None });
         if self.is(Mutant::ResumeDropsTheDuty) {
             let mut record = (*to.record).clone();
             record.earlier[0].delivery = Delivery::NotOwed;
@@ -251,6 +297,7 @@ impl World for DeliveryWorld {
             duties: duties.collect(),
             carriers: self.carriers,
             got: self.got,
+            gone: (self.gone, self.told(RUNS[0]) == STAND_IN.into()),
             wake: self.wake,
         }
     }
@@ -264,7 +311,7 @@ impl World for DeliveryWorld {
         let conclusion = Box::new(completed("done"));
         let attempt = AttemptNumber(self.run().0);
         if !self.record.is_ended()
-            && to.tell(&Command::Conclude { attempt, conclusion, children_live: false })
+            && to.tell(&Command::Conclude { attempt, conclusion, children_live: false, max_attempts: 1 })
         {
             to.wake = true;
             push("the run ends".into(), false, to, None);
@@ -274,12 +321,12 @@ impl World for DeliveryWorld {
         }
         for run in RUNS {
             if self.got[place(run)]
-                && let Some(to) = self.acknowledge(run, self.requester(run))
+                && let Some(to) = self.acknowledge(run, self.told(run))
             {
                 push(format!("receipt for run {run}"), true, to, None);
             }
             let others = self.requesters.into_iter().chain(["user:2000"]).map(Requester::from);
-            for stranger in others.filter(|other| *other != self.requester(run)) {
+            for stranger in others.filter(|other| *other != self.told(run) && *other != self.requester(run)) {
                 if let Some(to) = self.acknowledge(run, stranger) {
                     push(format!("a stranger's receipt for run {run}"), false, to, None);
                 }
@@ -289,6 +336,7 @@ impl World for DeliveryWorld {
         if self.run() == RUNS[0] && self.record.is_ended() {
             push("resume".into(), false, self.resumed(), None);
         }
+        self.gone_moves(&mut push);
         // Time is sure to pass: the bound of a claim counts on it.
         push("tick".into(), true, Self { now: self.now + 1, ..self.clone() }, None);
         push("crash".into(), false, Self { carriers: [None; 2], wake: false, ..self.clone() }, None);
@@ -330,6 +378,8 @@ fn invariant_10_a_result_is_durable_and_told_until_it_is_consumed() {
         (Mutant::ReceiptWithoutRun, CONSUMED_WAS_HANDED_OVER, ONE_REQUESTER),
         (Mutant::ResumeDropsTheDuty, UNTIL_CONSUMED, TWO_REQUESTERS),
         (Mutant::NoSecondLook, ONE_CARRIER, TWO_REQUESTERS),
+        (Mutant::NobodyStandsIn, UNTIL_CONSUMED, ONE_REQUESTER),
+        (Mutant::StandInIsAStranger, UNTIL_CONSUMED, ONE_REQUESTER),
     ] {
         must_break(&format!("{mutant:?}"), predicate, DeliveryWorld::new(Some(mutant), requesters));
     }

@@ -55,6 +55,9 @@ pub enum Found {
 
 const NONE: usize = usize::MAX;
 
+/// A world with more states than this is not bounded.
+const MOST_STATES: usize = 2_000_000;
+
 /// A state that was met: how it was reached, and which duties bind it or are fulfilled in it.
 struct Met {
     from: usize,
@@ -83,6 +86,7 @@ fn search<W: World>(first: W, only: Option<&str>) -> Found {
             let next = met.len();
             let there = *seen.entry(to.key()).or_insert(next);
             if there == next {
+                assert!(next < MOST_STATES, "it has no end: {} → {label}", trace(&met, here));
                 met.push(Met { from: here, label, duties: to.duties() });
                 sure_from.push(vec![]);
                 open.push_back((next, to));

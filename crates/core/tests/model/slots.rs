@@ -1,65 +1,108 @@
-//! Several runs and one limit, on the real `Queue` and `decide`: starts, ends, failed starts, stops, restarts, a limit
-//! that is raised and lowered, and a parent that waits for its own child.
+//! Several runs and their limits, on the real `Queue`, `Slots` and `decide`: starts, ends, failed starts, stops,
+//! restarts, a limit that is raised and lowered, a provider with a limit of its own and an account that cools down, and
+//! a chain of parents that wait for their own children.
 //!
 //! | Invariant | Predicate |
 //! |---|---|
-//! | 9 | `WITHIN_THE_LIMIT`, `ONLY_WHAT_WAITS`, `NO_TICKET_LOST`, `TURNS_ARE_TAKEN`, `NONE_WAITS_FOR_EVER` (liveness) |
-//! | 12 | the queue lives in memory and is made anew from the records at every restart |
+//! | 9 | `WITHIN_THE_LIMIT`, `WITHIN_THE_PROVIDER`, `COOL_MEANS_COOL`, `ONLY_WHAT_WAITS`, `NO_TICKET_LOST`, `TURNS_ARE_TAKEN`, `ROOM_IS_USED`, `NONE_WAITS_FOR_EVER` (liveness) |
+//! | 12 | queue and slots live in memory and are made anew from the records at every restart |
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use subagent_core::admission::Limits;
 use subagent_core::need::{Need, needs};
-use subagent_core::queue::Queue;
+use subagent_core::queue::{Queue, Ticket};
 use subagent_core::run::{Command, Phase, Subagent, decide};
+use subagent_core::slots::{CoolKey, Holder, Slots};
 use subagent_model::{Cause, ErrorCode, Mode, NodeId, Requester, Status, SubagentId, Timestamp};
 
 use super::explore::{Move, World, must_break, must_hold};
 use crate::common::{at, completed, failed, id, queued};
 
 const WITHIN_THE_LIMIT: &str = "9: running never exceeds the limit";
+const WITHIN_THE_PROVIDER: &str = "9: running of one provider never exceeds its limit";
+const COOL_MEANS_COOL: &str = "9: nothing starts while its account cools down";
 const ONLY_WHAT_WAITS: &str = "9: only a run that waits is started";
 const NO_TICKET_LOST: &str = "9: every waiting run has a ticket";
 const TURNS_ARE_TAKEN: &str = "9: requesters take turns";
+const ROOM_IS_USED: &str = "9: what fits is not held up by what does not";
 const NONE_WAITS_FOR_EVER: &str = "9: no ticket waits for ever";
 
 const MAX_ATTEMPTS: u32 = 2;
+/// Longer than all starts together take.
+const COOL_SECONDS: i64 = 1_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mutant {
     /// The limit is not asked before a start.
     LimitIgnored,
+    /// Nor is that of a provider.
+    ProviderLimitIgnored,
+    /// A limit of the provider is the trouble of the one run that met it.
+    CoolDownIgnored,
     /// A run that is being stopped counts as gone already.
     SlotFreedAtTheStop,
-    /// Slots are counted up and down, and a stop forgets to.
-    SlotsAreCounted,
+    /// A run that was stopped never gives its slot back.
+    StopKeepsTheSlot,
     /// A stopped run keeps its ticket.
     StopKeepsTheTicket,
     /// The queue is not made anew at a restart.
     TicketsLostAtRestart,
+    /// Nor are the slots.
+    SlotsLostAtRestart,
+    /// A restart does not look who was served last.
+    TurnsLostAtRestart,
+    /// A restart does not look who waits.
+    LoansLostAtRestart,
     /// One line for all requesters.
     OneLine,
+    /// Only the first ticket is looked at.
+    FirstTicketOnly,
     /// A parent that waits for its child keeps its slot.
     NoLending,
 }
 
-/// Runs 0, 1 and 2. In a flock, 0 and 1 are of one requester and 2 is of another. In a family, 1 is the child of 0,
-/// which does nothing but wait for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// 0 and 1 are of one requester and 2 is of another; all of one provider.
+    Flock,
+    /// 0, 1 and 2 as before. 0 and 1 are of a provider that takes one at a time, and their account may cool down.
+    Providers,
+    /// 1 is the child of 0, and 2 of 1. A parent does nothing but wait for its child.
+    Family,
+}
+
 #[derive(Clone)]
 struct SlotWorld {
     mutant: Option<Mutant>,
-    family: bool,
+    shape: Shape,
     runs: Vec<Rc<Subagent>>,
     queue: Queue,
-    limit: usize,
+    slots: Slots,
+    limit: u32,
     now: i64,
-    /// The wrong way of counting.
-    counted: usize,
+    /// Which parents wait for their child.
+    waits: [bool; 3],
+    /// Until when the account cools down.
+    cool_until: i64,
     /// How often the other requester was served while run 2 waited.
     overtaken: u8,
 }
 
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    runs: Vec<(Status, usize)>,
+    order: Vec<SubagentId>,
+    limit: u32,
+    slots: (u32, Vec<Option<SubagentId>>, Vec<bool>),
+    waits: [bool; 3],
+    cool: bool,
+    overtaken: u8,
+}
+
 impl SlotWorld {
-    fn new(mutant: Option<Mutant>, family: bool) -> Self {
+    fn new(mutant: Option<Mutant>, shape: Shape) -> Self {
         let runs: Vec<_> = ["x", "x", "y"]
             .iter()
             .zip(0_u8..)
@@ -69,19 +112,22 @@ impl SlotWorld {
             .collect();
         let mut world = Self {
             mutant,
-            family,
+            shape,
             runs,
             queue: Queue::default(),
-            limit: if family { 1 } else { 2 },
+            slots: Slots::new(&Limits::default()),
+            limit: if shape == Shape::Family { 1 } else { 2 },
             now: 10,
-            counted: 0,
+            waits: [false; 3],
+            cool_until: 0,
             overtaken: 0,
         };
-        if family {
-            // Only the parent is there at first; it makes its child when it runs.
+        if shape == Shape::Family {
+            // Only the first parent is there; each makes its child when it runs.
             world.runs.truncate(1);
         }
-        world.refill();
+        world.slots.set_limits(&world.limits());
+        world.restart();
         world
     }
 
@@ -89,26 +135,80 @@ impl SlotWorld {
         self.mutant == Some(mutant)
     }
 
-    /// The queue as a start of the daemon makes it: whatever the records say is waiting, in the order of arrival.
-    fn refill(&mut self) {
-        self.queue = Queue::default();
-        let mut waiting: Vec<_> = self.runs.iter().filter(|run| run.status() == Status::Queued).collect();
-        waiting.sort_by_key(|run| (run.run.accepted_at, run.id));
-        for run in waiting.into_iter().map(Rc::clone).collect::<Vec<_>>() {
-            self.push(&run);
+    fn limits(&self) -> Limits {
+        let running = if self.is(Mutant::LimitIgnored) { u32::MAX } else { self.limit };
+        let own = self.shape == Shape::Providers && !self.is(Mutant::ProviderLimitIgnored);
+        let per_provider = own.then(|| (String::from("slow"), 1)).into_iter().collect();
+        Limits { running, per_provider, ..Limits::default() }
+    }
+
+    /// Of the provider that has a limit of its own.
+    fn is_slow(&self, index: usize) -> bool {
+        self.shape == Shape::Providers && index < 2
+    }
+
+    /// What a start of the daemon makes of the records: whatever they say is waiting or live.
+    fn restart(&mut self) {
+        let live = (0..self.runs.len()).filter(|index| self.runs[*index].holds_slot()).map(|index| {
+            let waits = self.waits[index] && !self.is(Mutant::LoansLostAtRestart);
+            (Holder::from(&self.ticket(index, None)), waits && !self.is(Mutant::NoLending))
+        });
+        let live: Vec<_> = if self.is(Mutant::SlotsLostAtRestart) { vec![] } else { live.collect() };
+        self.slots = Slots::rebuilt(&self.limits(), live);
+        if self.cools() {
+            self.cool_down();
+        }
+        let mut served = BTreeMap::new();
+        for run in &self.runs {
+            if let Some(last) = run.run.attempts.last()
+                && !self.is(Mutant::TurnsLostAtRestart)
+            {
+                let at: &mut Timestamp = served.entry(run.requester.clone()).or_default();
+                *at = last.claimed_at.max(*at);
+            }
+        }
+        let waiting = (0..self.runs.len()).filter_map(|index| match &self.runs[index].run.phase {
+            Phase::Queued { since, .. } => Some((*since, self.ticket(index, None))),
+            _ => None,
+        });
+        let waiting = waiting.filter(|_| !self.is(Mutant::TicketsLostAtRestart));
+        self.queue = Queue::rebuilt(waiting, &served);
+    }
+
+    fn ticket(&self, index: usize, not_before: Option<Timestamp>) -> Ticket {
+        let run = &self.runs[index];
+        let above = if self.shape == Shape::Family { index } else { 0 };
+        Ticket {
+            run: run.id,
+            requester: if self.is(Mutant::OneLine) { Requester::from("all") } else { run.requester.clone() },
+            provider: if self.is_slow(index) { "slow" } else { "quick" }.into(),
+            model: None,
+            account: Some("a".into()),
+            not_before,
+            ancestors: (0..above).rev().map(|n| self.runs[n].id).collect(),
         }
     }
 
-    fn push(&mut self, run: &Subagent) {
-        for need in needs(run, at(self.now)) {
+    fn push(&mut self, index: usize) {
+        for need in needs(&self.runs[index], at(self.now)) {
             if let Need::Slot { not_before } = need {
-                let line =
-                    if self.is(Mutant::OneLine) { Requester::from("all") } else { run.requester.clone() };
-                self.queue.push(run.id, &line, not_before);
+                self.queue.push(self.ticket(index, not_before));
             }
         }
     }
 
+    fn cools(&self) -> bool {
+        self.now < self.cool_until
+    }
+
+    fn cool_down(&mut self) {
+        if !self.is(Mutant::CoolDownIgnored) {
+            let key = CoolKey { provider: "slow".into(), account: Some("a".into()), model: None };
+            self.slots.cool_down(key, at(self.cool_until), at(self.now));
+        }
+    }
+
+    /// The slots follow the state, as the writer's book does.
     fn tell(&mut self, index: usize, command: &Command) -> bool {
         let now = at(self.now);
         let Ok(facts) = decide(&self.runs[index], command, now) else { return false };
@@ -116,54 +216,72 @@ impl SlotWorld {
         for fact in &facts {
             run.apply(now, fact).unwrap();
         }
+        let held = self.runs[index].holds_slot();
+        let stopping = matches!(run.run.phase, Phase::Stopping { .. });
+        let was_stopping = matches!(self.runs[index].run.phase, Phase::Stopping { .. });
         self.runs[index] = Rc::new(run);
+        let holds = self.runs[index].holds_slot() && !(stopping && self.is(Mutant::SlotFreedAtTheStop));
+        if !held && holds {
+            self.slots.take(Holder::from(&self.ticket(index, None)));
+        } else if held && !holds && !(was_stopping && self.is(Mutant::StopKeepsTheSlot)) {
+            self.slots.free(id(index as u128 + 1));
+        }
         !facts.is_empty()
     }
 
-    /// True when the run does nothing but wait for a child of its own that is live.
-    fn lends(&self, index: usize) -> bool {
-        self.family
-            && index == 0
-            && !self.is(Mutant::NoLending)
-            && self.runs.get(1).is_some_and(|child| !child.is_ended())
-    }
-
-    fn used(&self) -> usize {
-        if self.is(Mutant::SlotsAreCounted) {
-            return self.counted;
+    fn wait(&mut self, index: usize, waits: bool) {
+        self.waits[index] = waits;
+        if !waits {
+            self.slots.reclaim(self.runs[index].id);
+        } else if !self.is(Mutant::NoLending) {
+            self.slots.lend(self.runs[index].id);
         }
-        let stopping = |run: &Subagent| matches!(run.run.phase, Phase::Stopping { .. });
-        let holds =
-            |run: &Subagent| run.holds_slot() && !(self.is(Mutant::SlotFreedAtTheStop) && stopping(run));
-        (0..self.runs.len()).filter(|index| holds(&self.runs[*index]) && !self.lends(*index)).count()
     }
 
-    /// Processes that are at work: the truth that the limit is about.
-    fn working(&self) -> usize {
-        (0..self.runs.len()).filter(|index| self.runs[*index].holds_slot() && !self.lends(*index)).count()
+    /// Processes that are at work: the truth that the limits are about.
+    fn working(&self, of: impl Fn(usize) -> bool) -> usize {
+        let works = |index: &usize| self.runs[*index].holds_slot() && !self.waits[*index] && of(*index);
+        (0..self.runs.len()).filter(works).count()
+    }
+
+    fn is_over(&self, index: usize) -> bool {
+        self.working(|_| true) > self.limit as usize
+            || self.is_slow(index) && self.working(|other| self.is_slow(other)) > 1
     }
 
     fn index(&self, id: SubagentId) -> usize {
         self.runs.iter().position(|run| run.id == id).unwrap()
     }
 
+    fn waits_for_a_slot(&self, index: usize) -> bool {
+        self.runs.get(index).is_some_and(|run| run.status() == Status::Queued)
+    }
+
     fn start(&self) -> Option<Move<Self>> {
-        if self.used() >= self.limit && !self.is(Mutant::LimitIgnored) {
-            return None;
-        }
         let mut to = self.clone();
-        let index = self.index(to.queue.pop(at(self.now))?);
+        to.now += 1;
+        let next = if self.is(Mutant::FirstTicketOnly) {
+            let first = to.queue.pop(at(to.now))?;
+            to.slots.may_start(&first, at(to.now)).ok()?;
+            first
+        } else {
+            to.slots.next(&mut to.queue, at(to.now))?.0
+        };
+        let index = self.index(next.run);
         let claim = Command::Claim { owner: NodeId::from("A"), lease_until: Timestamp::never() };
         let breaks = if !to.tell(index, &claim) {
             Some(ONLY_WHAT_WAITS)
-        } else if to.working() > to.limit && to.working() > self.working() {
+        } else if to.working(|_| true) > to.limit as usize {
+            // A lender that goes on, or a lowered limit, may exceed it. A start may not.
             Some(WITHIN_THE_LIMIT)
+        } else if to.is_over(index) {
+            Some(WITHIN_THE_PROVIDER)
+        } else if to.cools() && self.is_slow(index) {
+            Some(COOL_MEANS_COOL)
         } else {
             None
         };
-        to.counted += 1;
-        let waits = |world: &Self| world.runs.get(2).is_some_and(|run| run.status() == Status::Queued);
-        to.overtaken = if waits(&to) { self.overtaken + u8::from(index < 2) } else { 0 };
+        to.overtaken = if to.waits_for_a_slot(2) { self.overtaken + u8::from(index < 2) } else { 0 };
         Some(Move { label: format!("start {index}"), sure: true, to, breaks })
     }
 
@@ -171,11 +289,16 @@ impl SlotWorld {
         let run = &self.runs[index];
         if let Some(hold) = run.hold() {
             let attempt = hold.attempt;
-            let busy = self.family && index == 0 && self.runs.get(1).is_none_or(|child| !child.is_ended());
+            let is_parent = self.shape == Shape::Family && index < 2;
+            let busy = is_parent && self.runs.get(index + 1).is_none_or(|child| !child.is_ended());
             let mut to = self.clone();
-            let conclusion = Box::new(completed("done"));
-            if !busy && to.tell(index, &Command::Conclude { attempt, conclusion, children_live: false }) {
-                to.counted = self.counted.saturating_sub(1);
+            let end = Command::Conclude {
+                attempt,
+                conclusion: Box::new(completed("done")),
+                children_live: false,
+                max_attempts: MAX_ATTEMPTS,
+            };
+            if !busy && !self.waits[index] && to.tell(index, &end) {
                 push(format!("{index} ends"), true, to);
             }
             let mut to = self.clone();
@@ -186,38 +309,94 @@ impl SlotWorld {
                 not_before: None,
                 max_attempts: MAX_ATTEMPTS,
             };
-            if !self.family && to.tell(index, &requeue) {
-                to.counted = self.counted.saturating_sub(1);
-                to.push(&Rc::clone(&to.runs[index]));
-                push(format!("{index} fails to start"), false, to);
+            if self.shape != Shape::Family && to.tell(index, &requeue) {
+                to.push(index);
+                push(format!("{index} fails to start"), false, to.clone());
+                if self.is_slow(index) {
+                    to.cool_until = to.now + COOL_SECONDS;
+                    to.cool_down();
+                    push(format!("{index} meets the limit of its account"), false, to);
+                }
             }
             let mut to = self.clone();
             let stopping = matches!(run.run.phase, Phase::Stopping { .. });
-            if stopping && to.tell(index, &Command::Gone { attempt, evidence: "killed".into() }) {
-                // The wrong way of counting forgets this way out.
+            let gone = Command::Gone {
+                attempt,
+                evidence: "killed".into(),
+                children_live: false,
+                max_attempts: MAX_ATTEMPTS,
+            };
+            if stopping && to.tell(index, &gone) {
                 push(format!("{index} is gone"), true, to);
             }
         }
         let mut to = self.clone();
-        if !self.family && to.tell(index, &Command::Stop { actor: "user:1".into(), cause: Cause::Requested })
-        {
+        let stop = Command::Stop { actor: "user:1".into(), cause: Cause::Requested, drop_follow_ups: false };
+        if self.shape != Shape::Family && to.tell(index, &stop) {
             if !self.is(Mutant::StopKeepsTheTicket) {
                 to.queue.remove(run.id);
             }
             push(format!("stop {index}"), false, to);
         }
     }
+
+    fn family_moves(&self, index: usize, push: &mut impl FnMut(String, bool, Self)) {
+        if index == 2 || !self.runs[index].holds_slot() {
+            return;
+        }
+        let mut to = self.clone();
+        match self.runs.get(index + 1) {
+            None => {
+                let parent = Requester::subagent(self.runs[index].id);
+                let child = queued(index as u128 + 2, &parent, Mode::Sync, at(self.now));
+                to.runs.push(Rc::new(child));
+                to.push(index + 1);
+                to.wait(index, true);
+                push(format!("{index} spawns its child and waits for it"), true, to);
+            }
+            Some(child) if child.is_ended() => {
+                if self.waits[index] {
+                    to.wait(index, false);
+                    push(format!("{index} goes on"), true, to);
+                }
+            }
+            Some(_) if self.waits[index] => {
+                to.wait(index, false);
+                push(format!("{index} gives up waiting"), false, to);
+            }
+            Some(_) => {
+                to.wait(index, true);
+                push(format!("{index} waits again"), true, to);
+            }
+        }
+    }
+
+    /// By the truth alone, and where nobody lends: a run that waits, and room for it.
+    fn fits(&self, index: usize) -> bool {
+        self.waits_for_a_slot(index)
+            && self.working(|_| true) < self.limit as usize
+            && !(self.is_slow(index) && (self.cools() || self.working(|other| self.is_slow(other)) > 0))
+    }
 }
 
 impl World for SlotWorld {
-    type Key = (Vec<(Status, usize)>, Vec<SubagentId>, usize, usize, u8);
+    type Key = Key;
 
-    fn key(&self) -> Self::Key {
+    fn key(&self) -> Key {
         let mut rest = self.queue.clone();
-        let order = std::iter::from_fn(|| rest.pop(at(self.now))).collect();
-        let runs = self.runs.iter().map(|run| (run.status(), run.run.attempts.len())).collect();
-        let counted = if self.is(Mutant::SlotsAreCounted) { self.counted } else { 0 };
-        (runs, order, self.limit, counted, self.overtaken)
+        let order = std::iter::from_fn(|| rest.pop(at(self.now))).map(|ticket| ticket.run).collect();
+        let ids = || self.runs.iter().map(|run| run.id);
+        let loans = ids().map(|id| self.slots.lender_of(id)).collect();
+        let held = ids().map(|id| self.slots.holds(id)).collect();
+        Key {
+            runs: self.runs.iter().map(|run| (run.status(), run.run.attempts.len())).collect(),
+            order,
+            limit: self.limit,
+            slots: (self.slots.running(), loans, held),
+            waits: self.waits,
+            cool: self.cools(),
+            overtaken: self.overtaken,
+        }
     }
 
     fn moves(&self) -> Vec<Move<Self>> {
@@ -226,68 +405,79 @@ impl World for SlotWorld {
             |label: String, sure: bool, to: Self| moves.push(Move { label, sure, to, breaks: None });
         for index in 0..self.runs.len() {
             self.run_moves(index, &mut push);
+            if self.shape == Shape::Family {
+                self.family_moves(index, &mut push);
+            }
         }
-        if self.family && self.runs.len() == 1 && self.runs[0].holds_slot() {
+        if self.shape != Shape::Family {
             let mut to = self.clone();
-            let child = queued(2, &Requester::subagent(id(1)), Mode::Sync, at(self.now));
-            to.push(&child);
-            to.runs.push(Rc::new(child));
-            push("0 spawns 1 and waits for it".into(), true, to);
+            to.limit = 3 - self.limit;
+            to.slots.set_limits(&to.limits());
+            push("change the limit".into(), false, to);
         }
-        if !self.family {
-            push("change the limit".into(), false, Self { limit: 3 - self.limit, ..self.clone() });
+        if self.cools() {
+            // Time passes by itself, and a cool-down is all that waits for it here.
+            push("the cool-down is over".into(), true, Self { now: self.cool_until, ..self.clone() });
         }
         let mut to = self.clone();
-        if self.is(Mutant::TicketsLostAtRestart) {
-            to.queue = Queue::default();
-        } else {
-            to.refill();
-            to.overtaken = 0;
-        }
+        to.restart();
         push("restart".into(), false, to);
         moves
     }
 
     fn breaks(&self) -> Option<&'static str> {
-        let waits = |run: &&Rc<Subagent>| run.status() == Status::Queued;
-        if !self.runs.iter().filter(waits).all(|run| self.queue.position(run.id, at(self.now)).is_some()) {
+        let all = 0..self.runs.len();
+        let has_ticket = |index: usize| self.queue.position(self.runs[index].id, at(self.now)).is_some();
+        if !all.clone().filter(|index| self.waits_for_a_slot(*index)).all(has_ticket) {
             return Some(NO_TICKET_LOST);
         }
-        // Between two restarts, which forget whose turn it was, a requester waits for one start of each other.
-        (self.overtaken > 1).then_some(TURNS_ARE_TAKEN)
+        if self.shape != Shape::Family && all.clone().any(|index| self.fits(index)) && self.start().is_none()
+        {
+            return Some(ROOM_IS_USED);
+        }
+        // A requester waits for one start of each other, restarts or not. Where only some fit, others may go ahead.
+        (self.shape == Shape::Flock && self.overtaken > 1).then_some(TURNS_ARE_TAKEN)
     }
 
     fn duties(&self) -> Vec<(&'static str, bool, bool)> {
-        let waits = self.runs.iter().any(|run| run.status() == Status::Queued);
+        let waits = (0..self.runs.len()).any(|index| self.waits_for_a_slot(index));
         vec![(NONE_WAITS_FOR_EVER, waits, !waits)]
     }
 }
 
 #[test]
 fn the_design_holds() {
-    must_hold("slots", SlotWorld::new(None, false));
-    must_hold("slots, a parent that waits", SlotWorld::new(None, true));
+    must_hold("slots", SlotWorld::new(None, Shape::Flock));
+    must_hold("slots, a provider with a limit", SlotWorld::new(None, Shape::Providers));
+    must_hold("slots, parents that wait", SlotWorld::new(None, Shape::Family));
 }
 
 #[test]
 fn invariant_9_the_limit_holds_and_every_ticket_comes_up() {
-    for (mutant, predicate, family) in [
-        (Mutant::LimitIgnored, WITHIN_THE_LIMIT, false),
-        (Mutant::SlotFreedAtTheStop, WITHIN_THE_LIMIT, false),
-        (Mutant::SlotsAreCounted, NONE_WAITS_FOR_EVER, false),
-        (Mutant::StopKeepsTheTicket, ONLY_WHAT_WAITS, false),
-        (Mutant::TicketsLostAtRestart, NO_TICKET_LOST, false),
-        (Mutant::OneLine, TURNS_ARE_TAKEN, false),
-        (Mutant::NoLending, NONE_WAITS_FOR_EVER, true),
+    for (mutant, predicate, shape) in [
+        (Mutant::LimitIgnored, WITHIN_THE_LIMIT, Shape::Flock),
+        (Mutant::SlotFreedAtTheStop, WITHIN_THE_LIMIT, Shape::Flock),
+        (Mutant::SlotsLostAtRestart, WITHIN_THE_LIMIT, Shape::Flock),
+        (Mutant::StopKeepsTheSlot, ROOM_IS_USED, Shape::Flock),
+        (Mutant::StopKeepsTheSlot, NONE_WAITS_FOR_EVER, Shape::Flock),
+        (Mutant::StopKeepsTheTicket, ONLY_WHAT_WAITS, Shape::Flock),
+        (Mutant::TicketsLostAtRestart, NO_TICKET_LOST, Shape::Flock),
+        (Mutant::TurnsLostAtRestart, TURNS_ARE_TAKEN, Shape::Flock),
+        (Mutant::OneLine, TURNS_ARE_TAKEN, Shape::Flock),
+        (Mutant::ProviderLimitIgnored, WITHIN_THE_PROVIDER, Shape::Providers),
+        (Mutant::CoolDownIgnored, COOL_MEANS_COOL, Shape::Providers),
+        (Mutant::FirstTicketOnly, ROOM_IS_USED, Shape::Providers),
+        (Mutant::NoLending, NONE_WAITS_FOR_EVER, Shape::Family),
+        (Mutant::LoansLostAtRestart, NONE_WAITS_FOR_EVER, Shape::Family),
     ] {
-        must_break(&format!("{mutant:?}"), predicate, SlotWorld::new(Some(mutant), family));
+        must_break(&format!("{mutant:?}"), predicate, SlotWorld::new(Some(mutant), shape));
     }
 }
 
 /// The failure that a requeue ends in is told as such.
 #[test]
 fn attempts_are_bounded() {
-    let mut world = SlotWorld::new(None, false);
+    let mut world = SlotWorld::new(None, Shape::Flock);
     for _ in 0..MAX_ATTEMPTS {
         let claim = Command::Claim { owner: NodeId::from("A"), lease_until: Timestamp::never() };
         assert!(world.tell(0, &claim));

@@ -46,7 +46,7 @@ impl CgroupRoot {
     pub fn discover(tag: &str) -> Result<Self, CgroupUnavailable> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let candidates = mounts_of_cgroup2(&mounts);
+        let candidates = mounts_of_cgroup2(&mounts, true);
         if candidates.is_empty() {
             return Err(CgroupUnavailable::NoMount);
         }
@@ -203,21 +203,38 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
 }
 
-/// Mount points of writable version 2 hierarchies, in the order of the table.
-fn mounts_of_cgroup2(table: &str) -> Vec<PathBuf> {
+/// Where version 2 hierarchies are mounted, read-only ones included.
+pub(crate) fn mounts() -> Vec<PathBuf> {
+    mounts_of_cgroup2(&std::fs::read_to_string("/proc/self/mounts").unwrap_or_default(), false)
+}
+
+/// The group of this process and those around it, the innermost first, as far as they can be seen.
+pub(crate) fn around_self() -> Vec<PathBuf> {
+    let table = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    // A path that leads out of what is visible here names groups of somebody else.
+    let relative = own_path(&table).filter(|path| !path.split('/').any(|name| name == ".."));
+    let (Some(relative), Some(mount)) = (relative, mounts().into_iter().next()) else {
+        return Vec::new();
+    };
+    let own = mount.join(relative.trim_start_matches('/'));
+    own.ancestors().take_while(|dir| dir.starts_with(&mount)).map(Path::to_owned).collect()
+}
+
+/// Mount points of version 2 hierarchies, in the order of the table; only `writable` ones if that is asked.
+fn mounts_of_cgroup2(table: &str, writable: bool) -> Vec<PathBuf> {
     table
         .lines()
         .filter_map(|line| {
             let mut fields = line.split(' ');
             let (_, point, kind, options) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-            let writable = options.split(',').any(|option| option == "rw");
-            (kind == "cgroup2" && writable).then(|| PathBuf::from(unescape(point)))
+            let usable = !writable || options.split(',').any(|option| option == "rw");
+            (kind == "cgroup2" && usable).then(|| PathBuf::from(unescape(point)))
         })
         .collect()
 }
 
-/// Path of this process in the version 2 hierarchy.
-fn own_path(table: &str) -> Option<&str> {
+/// Path of a process in the version 2 hierarchy.
+pub(crate) fn own_path(table: &str) -> Option<&str> {
     table.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
@@ -251,7 +268,8 @@ mod tests {
                      cgroup /sys/fs/cgroup/pids cgroup rw,relatime,pids 0 0\n\
                      cgroup2 /ro cgroup2 ro,nosuid 0 0\n\
                      cgroup2 /sys/fs/with\\040blank cgroup2 rw,nosuid 0 0\n";
-        assert_eq!(mounts_of_cgroup2(table), [PathBuf::from("/sys/fs/with blank")]);
+        assert_eq!(mounts_of_cgroup2(table, true), [PathBuf::from("/sys/fs/with blank")]);
+        assert_eq!(mounts_of_cgroup2(table, false)[0], PathBuf::from("/ro"));
     }
 
     #[test]

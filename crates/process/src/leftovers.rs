@@ -128,7 +128,8 @@ fn ancestors(pid: u32, parents: &HashMap<u32, u32>) -> impl Iterator<Item = u32>
     std::iter::successors(parents.get(&pid).copied(), |pid| parents.get(pid).copied()).take(64)
 }
 
-fn marker(environ: &[u8]) -> Option<String> {
+/// The attempt an environment names.
+pub(crate) fn marker(environ: &[u8]) -> Option<String> {
     environ.split(|byte| *byte == 0).find_map(|entry| {
         let value = entry.strip_prefix(MARKER.as_bytes())?.strip_prefix(b"=")?;
         String::from_utf8(value.to_vec()).ok()

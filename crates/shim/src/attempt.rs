@@ -9,7 +9,9 @@ use subagent_core::frame::Kind;
 use subagent_core::frame::control::{ControlFrame, StartRequest};
 use subagent_model::process::{EXIT_RECORD_VERSION, ExitCause, ExitRecord, ProcessIdentity, ProcessUsage};
 
+use super::clock::Awake;
 use super::input::Input;
+use super::limits::Limits;
 use super::log::LogWriter;
 use super::platform::{self, Cgroup};
 use super::sys::{self, Reaped};
@@ -34,12 +36,12 @@ pub(crate) struct Graces {
     pub(crate) kill: u64,
 }
 
-/// How far the ladder went; times are milliseconds of the boot clock.
+/// How far the ladder went.
 #[derive(Clone, Copy)]
 enum Ladder {
     None,
-    Term { kill_at: u64, kill_grace: u64 },
-    Kill { give_up_at: u64, next_round: u64 },
+    Term { kill_at: Awake, kill_grace: u64 },
+    Kill { give_up_at: Awake, next_round: Awake },
     GaveUp,
 }
 
@@ -59,14 +61,13 @@ pub(crate) struct Attempt {
     stream_bytes: [u64; 2],
     input: Option<Input>,
     graces: Graces,
-    deadline_at: Option<u64>,
-    lease_at: Option<u64>,
+    limits: Limits,
     ladder: Ladder,
     cause: ExitCause,
     child: Option<ChildEnd>,
     no_children: bool,
-    group_lag_until: Option<u64>,
-    drain_until: Option<u64>,
+    group_lag_until: Option<Awake>,
+    drain_until: Option<Awake>,
     leftovers: u32,
     leftovers_counted: bool,
     oom_before: Option<u64>,
@@ -85,7 +86,6 @@ impl Attempt {
         oom_before: Option<u64>,
     ) -> Self {
         log.control(&ControlFrame::Started { attempt: request.attempt.clone(), process: process.clone() });
-        let now = platform::boot_millis();
         Self {
             key: request.attempt.clone(),
             dir: PathBuf::from(&request.dir),
@@ -96,8 +96,7 @@ impl Attempt {
             stream_bytes: [0; 2],
             input,
             graces,
-            deadline_at: request.deadline_ms.map(|after| now.saturating_add(after)),
-            lease_at: request.lease_ms.map(|after| now.saturating_add(after)),
+            limits: Limits::new(request.deadline_ms, request.lease_ms, Awake::now()),
             ladder: Ladder::None,
             cause: ExitCause::Natural,
             child: None,
@@ -177,14 +176,16 @@ impl Attempt {
         }
     }
 
-    pub(crate) fn begin_input(&mut self, len: u64) -> bool {
-        match &mut self.input {
-            Some(input) => {
-                input.begin(len, &mut self.log);
-                true
-            }
-            None => false,
-        }
+    /// A message of `len` bytes for the child begins; `None` if it takes no input at all, false if not any more.
+    pub(crate) fn begin_input(&mut self, len: u64) -> Option<bool> {
+        let input = self.input.as_mut()?;
+        input.begin(len, &mut self.log);
+        Some(input.is_open())
+    }
+
+    /// Whether input was taken once and is not any more.
+    pub(crate) fn input_closed(&self) -> bool {
+        self.input.as_ref().is_some_and(|input| !input.is_open())
     }
 
     pub(crate) fn accept_input(&mut self, bytes: &[u8]) {
@@ -197,7 +198,7 @@ impl Attempt {
     pub(crate) fn feed_input(&mut self, broken: bool, scratch: &mut [u8]) {
         if let Some(input) = &mut self.input {
             if broken {
-                input.lost();
+                input.lost(&mut self.log);
             } else {
                 input.feed(scratch, &mut self.log);
             }
@@ -216,7 +217,7 @@ impl Attempt {
     }
 
     pub(crate) fn renew(&mut self, after: u64) {
-        self.lease_at = Some(platform::boot_millis().saturating_add(after));
+        self.limits.renew(after, Awake::now());
     }
 
     /// Signals the direct child, if it was not reaped yet.
@@ -229,8 +230,8 @@ impl Attempt {
 
     /// Begins the ladder, or shortens the graces of a ladder that has begun.
     pub(crate) fn end_tree(&mut self, cause: ExitCause, graces: Graces) {
-        let now = platform::boot_millis();
-        let new_kill_at = now.saturating_add(graces.term);
+        let now = Awake::now();
+        let new_kill_at = now.after(graces.term);
         match &mut self.ladder {
             Ladder::None => self.begin_ladder(cause, graces, now),
             Ladder::Term { kill_at, kill_grace } => {
@@ -241,9 +242,9 @@ impl Attempt {
         }
     }
 
-    fn begin_ladder(&mut self, cause: ExitCause, graces: Graces, now: u64) {
+    fn begin_ladder(&mut self, cause: ExitCause, graces: Graces, now: Awake) {
         self.cause = cause;
-        self.ladder = Ladder::Term { kill_at: now.saturating_add(graces.term), kill_grace: graces.kill };
+        self.ladder = Ladder::Term { kill_at: now.after(graces.term), kill_grace: graces.kill };
         if cause != ExitCause::Natural {
             self.log.control(&ControlFrame::Ending { cause });
         }
@@ -269,21 +270,21 @@ impl Attempt {
         self.no_children = !any;
     }
 
-    /// The next time this wants to be looked at, in milliseconds of the boot clock.
-    pub(crate) fn next_timer(&self) -> Option<u64> {
+    /// The next time this wants to be looked at.
+    pub(crate) fn next_timer(&self) -> Option<Awake> {
         let ladder = match self.ladder {
-            Ladder::None => self.deadline_at.into_iter().chain(self.lease_at).min(),
+            Ladder::None => self.limits.next(),
             Ladder::Term { kill_at, .. } => Some(kill_at),
             Ladder::Kill { give_up_at, next_round } => Some(next_round.min(give_up_at)),
-            Ladder::GaveUp => Some(0),
+            Ladder::GaveUp => Some(Awake::ZERO),
         };
-        let lag = self.group_lag_until.map(|_| platform::boot_millis() + 1);
+        let lag = self.group_lag_until.map(|_| Awake::now().after(1));
         ladder.into_iter().chain(self.drain_until).chain(lag).min()
     }
 
     /// Does what is due and returns the record once the attempt is over.
     pub(crate) fn advance(&mut self, cgroup: Option<&Cgroup>) -> Option<ExitRecord> {
-        let now = platform::boot_millis();
+        let now = Awake::now();
         let gone = self.tree_gone(cgroup, now);
         if gone {
             return self.drained(now).then(|| self.finish(true, cgroup));
@@ -291,24 +292,22 @@ impl Attempt {
         if self.child.is_some() && self.group_lag_until.is_none() {
             self.see_leftovers(now);
         }
-        if matches!(self.ladder, Ladder::None) {
-            if self.deadline_at.is_some_and(|at| at <= now) {
-                self.begin_ladder(ExitCause::Deadline, self.graces, now);
-            } else if self.lease_at.is_some_and(|at| at <= now) {
-                self.begin_ladder(ExitCause::Lease, self.graces, now);
-            }
+        if matches!(self.ladder, Ladder::None)
+            && let Some(cause) = self.limits.over(now)
+        {
+            self.begin_ladder(cause, self.graces, now);
         }
         if let Ladder::Term { kill_at, kill_grace } = self.ladder
             && kill_at <= now
         {
-            self.ladder = Ladder::Kill { give_up_at: now.saturating_add(kill_grace.max(1)), next_round: now };
+            self.ladder = Ladder::Kill { give_up_at: now.after(kill_grace.max(1)), next_round: now };
         }
         if let Ladder::Kill { give_up_at, next_round } = self.ladder {
             if give_up_at <= now {
                 self.ladder = Ladder::GaveUp;
             } else if next_round <= now {
                 kill(self.process.pid, cgroup);
-                let next_round = platform::boot_millis() + ROUND_MS;
+                let next_round = Awake::now().after(ROUND_MS);
                 self.ladder = Ladder::Kill { give_up_at, next_round };
             }
         }
@@ -318,7 +317,7 @@ impl Attempt {
         None
     }
 
-    fn tree_gone(&mut self, cgroup: Option<&Cgroup>, now: u64) -> bool {
+    fn tree_gone(&mut self, cgroup: Option<&Cgroup>, now: Awake) -> bool {
         if self.child.is_none() || !self.no_children {
             return false;
         }
@@ -327,7 +326,7 @@ impl Attempt {
             return true;
         }
         // The kernel may update the group a moment after the last wait; later it is a real process.
-        let until = *self.group_lag_until.get_or_insert(now + GROUP_LAG_MS);
+        let until = *self.group_lag_until.get_or_insert(now.after(GROUP_LAG_MS));
         if until <= now && matches!(self.ladder, Ladder::None) {
             self.see_leftovers(now);
         }
@@ -335,7 +334,7 @@ impl Attempt {
     }
 
     /// The direct child is gone and others are not: they are ended.
-    fn see_leftovers(&mut self, now: u64) {
+    fn see_leftovers(&mut self, now: Awake) {
         if !self.leftovers_counted {
             self.leftovers_counted = true;
             self.leftovers = u32::try_from(platform::count_tree()).unwrap_or(u32::MAX);
@@ -346,11 +345,11 @@ impl Attempt {
         }
     }
 
-    fn drained(&mut self, now: u64) -> bool {
+    fn drained(&mut self, now: Awake) -> bool {
         if self.streams.iter().all(Option::is_none) {
             return true;
         }
-        *self.drain_until.get_or_insert(now + DRAIN_MS) <= now
+        *self.drain_until.get_or_insert(now.after(DRAIN_MS)) <= now
     }
 
     fn finish(&mut self, tree_gone: bool, cgroup: Option<&Cgroup>) -> ExitRecord {

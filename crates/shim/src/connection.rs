@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use subagent_core::frame::control::{Event, MAX_LINE};
 
+use super::clock::Awake;
 use super::sys;
 
 /// Unsent bytes above which a peer counts as not reading.
@@ -26,15 +27,15 @@ pub(crate) struct Connection {
     raw_left: u64,
     unsent: Vec<u8>,
     sent: usize,
-    /// Milliseconds of the boot clock when it was accepted.
-    pub(crate) since: u64,
+    /// When it was accepted.
+    pub(crate) since: Awake,
     /// Log end the peer was told last.
     pub(crate) announced: u64,
     dead: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: UnixStream, since: u64) -> io::Result<Self> {
+    pub(crate) fn new(stream: UnixStream, since: Awake) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream,

@@ -93,14 +93,25 @@ impl LogWriter {
         self.error.get_or_insert(sys::errno(error));
     }
 
-    /// Appends bytes of a stream.
+    /// Appends what must not take effect without being in the log; false if it cannot be. Old output is given up for
+    /// it.
+    pub(crate) fn note_first(&mut self, kind: Kind, payload: &[u8]) -> bool {
+        self.note_gap();
+        let Err(error) = self.append(kind, payload, 0) else {
+            return true;
+        };
+        self.note_error(&error);
+        self.free_space();
+        self.append(kind, payload, 0).is_ok()
+    }
+
+    /// Appends bytes the child wrote.
     pub(crate) fn stream(&mut self, kind: Kind, bytes: &[u8]) {
         for part in bytes.chunks(MAX_PAYLOAD) {
-            let output = if matches!(kind, Kind::Stdin) { 0 } else { part.len() as u64 };
             self.note_gap();
-            if let Err(error) = self.append(kind, part, output) {
+            if let Err(error) = self.append(kind, part, part.len() as u64) {
                 self.note_error(&error);
-                self.dropped += output;
+                self.dropped += part.len() as u64;
             }
         }
     }

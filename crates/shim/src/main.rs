@@ -4,9 +4,11 @@
 //! and `platform`. No policy lives here: what to run, how long and how often is the daemon's decision.
 
 mod attempt;
+mod clock;
 mod connection;
 mod input;
 mod launch;
+mod limits;
 mod log;
 mod platform;
 mod record;

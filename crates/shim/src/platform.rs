@@ -12,7 +12,7 @@ mod other_unix;
 #[cfg(target_os = "linux")]
 pub(crate) use {
     linux::{
-        become_subreaper, boot_id, boot_millis, die_with_parent, fork_into, hide_descriptors, pipe_cloexec,
+        awake_millis, become_subreaper, boot_id, die_with_parent, fork_into, hide_descriptors, pipe_cloexec,
         reset_reserved_signals, set_limit, start_time, wait_ready,
     },
     linux_cgroup::Cgroup,
@@ -21,6 +21,7 @@ pub(crate) use {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) use other_unix::{
-    Cgroup, become_subreaper, boot_id, boot_millis, count_tree, die_with_parent, fork_into, hide_descriptors,
-    kill_round, pipe_cloexec, reset_reserved_signals, set_limit, signal_tree, start_time, wait_ready,
+    Cgroup, awake_millis, become_subreaper, boot_id, count_tree, die_with_parent, fork_into,
+    hide_descriptors, kill_round, pipe_cloexec, reset_reserved_signals, set_limit, signal_tree, start_time,
+    wait_ready,
 };

@@ -16,6 +16,7 @@ use subagent_model::process::{
 };
 
 use super::attempt::{Attempt, Graces};
+use super::clock::Awake;
 use super::connection::{Connection, Piece};
 use super::platform::{self, Cgroup};
 use super::sys::{self, Wait};
@@ -32,8 +33,6 @@ const HELLO_MS: u64 = 2_000;
 /// Time between attempts to write a record that could not be written, and how many there are.
 const RECORD_RETRY_MS: u64 = 1_000;
 const RECORD_RETRIES: u32 = 600;
-/// Longest wait while a deadline is set: the wait does not see time asleep, the deadline does.
-const MAX_WAIT_MS: u64 = 30_000;
 /// Descriptors watched at most: listener, controller, waiting connections, three of the child.
 const MAX_FDS: usize = 2 + MAX_WAITING + 3;
 
@@ -43,7 +42,7 @@ struct Ended {
     dir: PathBuf,
     written: bool,
     durable: bool,
-    retry_at: u64,
+    retry_at: Awake,
     retries: u32,
 }
 
@@ -83,7 +82,7 @@ pub(crate) fn run(socket: &Path, cgroup: Option<PathBuf>) -> io::Result<()> {
         socket_id: file_id(socket),
         socket: socket.to_owned(),
         listener,
-        controller: Some(Connection::new(control, platform::boot_millis())?),
+        controller: Some(Connection::new(control, Awake::now())?),
         waiting: Vec::new(),
         attempt: None,
         ended: None,
@@ -181,7 +180,7 @@ impl Server {
     }
 
     fn timeout(&self) -> Option<u64> {
-        let hello = self.waiting.iter().map(|connection| connection.since + HELLO_MS).min();
+        let hello = self.waiting.iter().map(|connection| connection.since.after(HELLO_MS)).min();
         let retry = self
             .ended
             .as_ref()
@@ -190,8 +189,11 @@ impl Server {
         let attempt = self.attempt.as_ref().and_then(Attempt::next_timer);
         let next = hello.into_iter().chain(retry).chain(attempt).min()?;
         // One more, since the clock's fraction of a millisecond is cut off.
-        let now = platform::boot_millis();
-        Some(if next <= now { 0 } else { (next - now + 1).min(MAX_WAIT_MS) })
+        let now = Awake::now();
+        Some(match now.until(next) {
+            0 => 0,
+            left => left + 1,
+        })
     }
 
     fn serve_attempt(&mut self, fds: &[libc::pollfd], scratch: &mut [u8]) {
@@ -242,7 +244,7 @@ impl Server {
         if self.waiting.is_empty() {
             return;
         }
-        let now = platform::boot_millis();
+        let now = Awake::now();
         let mut kept = Vec::new();
         for (at, mut connection) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
             let count = if ready.get(at) == Some(&true) { connection.receive(scratch) } else { 0 };
@@ -258,7 +260,7 @@ impl Server {
                         }
                     }
                 }
-                _ if connection.is_dead() || connection.since + HELLO_MS <= now => {}
+                _ if connection.is_dead() || connection.since.after(HELLO_MS) <= now => {}
                 _ => kept.push(connection),
             }
         }
@@ -270,7 +272,7 @@ impl Server {
         let Ok((stream, _)) = self.listener.accept() else {
             return false;
         };
-        let Ok(connection) = Connection::new(stream, platform::boot_millis()) else {
+        let Ok(connection) = Connection::new(stream, Awake::now()) else {
             return true;
         };
         if self.waiting.len() == MAX_WAITING {
@@ -306,6 +308,14 @@ impl Server {
             shim: self.identity.clone(),
             status: Box::new(status),
         });
+        // Told once when it happened, maybe to somebody else.
+        self.tell_closed_input(connection);
+    }
+
+    fn tell_closed_input(&self, connection: &mut Connection) {
+        if let Some(attempt) = self.attempt.as_ref().filter(|attempt| attempt.input_closed()) {
+            connection.send(&Event::StdinClosed { attempt: attempt.key().to_owned() });
+        }
     }
 
     fn take_pieces(&mut self, connection: &mut Connection, bytes: &[u8]) {
@@ -338,8 +348,10 @@ impl Server {
             Request::Start(start) => self.start(connection, &start),
             Request::Stdin { len } => {
                 connection.expect_raw(len);
-                if !self.attempt.as_mut().is_some_and(|attempt| attempt.begin_input(len)) {
-                    refuse(connection, "stdin", "no child takes input".to_owned());
+                match self.attempt.as_mut().and_then(|attempt| attempt.begin_input(len)) {
+                    Some(true) => {}
+                    Some(false) => self.tell_closed_input(connection),
+                    None => refuse(connection, "stdin", "no child takes input".to_owned()),
                 }
             }
             Request::CloseStdin => {
@@ -483,7 +495,8 @@ impl Server {
             }
         }
         self.attempt = None;
-        self.ended = Some(Ended { record: exit, dir, written, durable: false, retry_at: 0, retries: 0 });
+        self.ended =
+            Some(Ended { record: exit, dir, written, durable: false, retry_at: Awake::ZERO, retries: 0 });
     }
 
     /// With nobody connected, the record on disk is the only witness: it must be written and durable.
@@ -497,7 +510,7 @@ impl Server {
         let Some(ended) = &mut self.ended else {
             return;
         };
-        let now = platform::boot_millis();
+        let now = Awake::now();
         if ended.durable || ended.retry_at > now {
             return;
         }
@@ -515,7 +528,7 @@ impl Server {
             ended.retries = RECORD_RETRIES;
         }
         ended.retries += 1;
-        ended.retry_at = now + RECORD_RETRY_MS;
+        ended.retry_at = now.after(RECORD_RETRY_MS);
     }
 
     /// Tells the controller how far the log went, unless it still has something to read.

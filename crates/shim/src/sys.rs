@@ -72,6 +72,14 @@ pub(crate) fn write_all_vectored(file: &File, parts: [&[u8]; 3]) -> io::Result<(
     Ok(())
 }
 
+/// Bytes in a pipe that its reader has not taken; 0 where the system does not tell.
+pub(crate) fn unread(pipe: &OwnedFd) -> u64 {
+    let mut count: libc::c_int = 0;
+    // SAFETY: this request writes one int, to a live, writable value.
+    let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+    if result == 0 { u64::try_from(count).unwrap_or(0) } else { 0 }
+}
+
 /// A pipe whose ends are closed by exec: (read end, write end).
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [-1; 2];

@@ -1,7 +1,7 @@
 //! Linux: `/proc` and process descriptors.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,10 @@ pub(crate) fn boot_id() -> &'static str {
 }
 
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+    // In one call, since many are read in a row; none is longer.
+    let mut text = [0; 1024];
+    let count = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut text).ok()?;
+    parse_stat(&text[..count])
 }
 
 fn parse_stat(bytes: &[u8]) -> Option<Stat> {
@@ -35,9 +38,29 @@ fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    // Field 22 of the file; field 4 was taken last.
-    let start_time = fields.nth(17)?.parse().ok()?;
-    Some(Stat { parent, start_time, gone: matches!(state, "Z" | "X" | "x") })
+    // Fields 14 to 17 of the file, of which field 4 was taken last; then field 22.
+    let mut ticks: u64 = fields.nth(9)?.parse().ok()?;
+    for _ in 0..3 {
+        // Those of the waited-for are signed in the kernel's format.
+        let more: i64 = fields.next()?.parse().ok()?;
+        ticks = ticks.saturating_add(more.max(0).unsigned_abs());
+    }
+    let start_time = fields.nth(4)?.parse().ok()?;
+    Some(Stat { parent, start_time, gone: matches!(state, "Z" | "X" | "x"), ticks })
+}
+
+/// Clock ticks in a second, the unit of [`Stat::ticks`].
+pub(crate) fn ticks_per_second() -> Option<u64> {
+    // SAFETY: no memory is involved.
+    #[allow(unsafe_code)]
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)
+}
+
+/// Path of a process in the version 2 hierarchy of control groups.
+pub(crate) fn group_of(pid: u32) -> Option<String> {
+    let table = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    crate::cgroup::own_path(&table).map(ToOwned::to_owned)
 }
 
 /// User that owns a process.
@@ -137,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
-        let text = b"12 (a) S 1) R) Z 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2 3";
+        let text = b"12 (a) S 1) R) Z 7 8 9 0 -1 4194560 1 2 3 4 50 600 7 8 20 0 1 0 4242 1 2 3";
         let stat = parse_stat(text).unwrap();
-        assert_eq!((stat.parent, stat.start_time, stat.gone), (7, 4242, true));
+        assert_eq!((stat.parent, stat.start_time, stat.gone, stat.ticks), (7, 4242, true, 665));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn boot_id() -> &'static str {
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let target = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
     rustix::process::test_kill_process(target).ok()?;
-    Some(Stat { parent: 0, start_time: 0, gone: false })
+    Some(Stat { parent: 0, start_time: 0, gone: false, ticks: 0 })
 }
 
 pub(crate) fn owner(_pid: u32) -> Option<u32> {
@@ -23,6 +23,15 @@ pub(crate) fn owner(_pid: u32) -> Option<u32> {
 }
 
 pub(crate) fn environ(_pid: u32) -> Option<Vec<u8>> {
+    None
+}
+
+pub(crate) fn ticks_per_second() -> Option<u64> {
+    None
+}
+
+/// There are no control groups here.
+pub(crate) fn group_of(_pid: u32) -> Option<String> {
     None
 }
 

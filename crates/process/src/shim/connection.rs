@@ -120,6 +120,10 @@ impl Connection {
             }
         };
         unsent.drain(..sent);
+        if unsent.is_empty() {
+            // A large message is not kept for the next one.
+            unsent.shrink_to(BACKLOG / 16);
+        }
         if unsent.len() < BACKLOG {
             self.drained.notify_waiters();
         }

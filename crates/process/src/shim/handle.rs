@@ -19,8 +19,8 @@ use super::held;
 use super::job::{Graces, StartJob, millis};
 use crate::cgroup::Cgroup;
 
-/// Input goes to the shim in pieces of this size.
-const INPUT_CHUNK: usize = 64 * 1024;
+/// Input goes to the shim in pieces of this size; each arrives whole or not at all.
+const INPUT_CHUNK: usize = 1024 * 1024;
 
 /// A child that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,22 +247,26 @@ impl Shim {
     }
 
     /// Gives bytes to the child's input (pipe mode). Returns once the shim's socket takes more; a child
-    /// that does not read delays nobody. Dropping the future may leave a part unsent.
+    /// that does not read delays nobody. Up to 1 MiB arrive whole or not at all, whatever dies; of more, a
+    /// beginning may. What arrived is in the log, see [`crate::conversation`]: a return says only that the
+    /// bytes are on their way.
     pub async fn write_stdin(&self, bytes: &[u8]) -> Result<(), ShimError> {
         let connection = &self.inner.connection;
         for chunk in bytes.chunks(INPUT_CHUNK) {
             timeout(ANSWER, connection.ready_for_more()).await.map_err(|_| ShimError::Timeout(ANSWER))??;
-            {
-                let state = connection.state.borrow();
-                if state.record.is_some()
-                    || (state.stdin_closed.is_some() && state.stdin_closed == self.attempt())
-                {
-                    return Err(ShimError::StdinClosed);
-                }
+            if self.is_stdin_closed() {
+                return Err(ShimError::StdinClosed);
             }
             connection.send(&Request::Stdin { len: chunk.len() as u64 }, chunk)?;
         }
         Ok(())
+    }
+
+    /// Whether input of the attempt is known to reach nobody any more. Where the shim was adopted, it is known a
+    /// moment after the hello.
+    pub fn is_stdin_closed(&self) -> bool {
+        let state = self.inner.connection.state.borrow();
+        state.record.is_some() || (state.stdin_closed.is_some() && state.stdin_closed == self.attempt())
     }
 
     /// Closes the child's input once everything written was taken.

@@ -81,11 +81,11 @@ pub(crate) fn wait_ready(fds: &mut [libc::pollfd], timeout_millis: Option<u64>) 
     }
 }
 
-/// Milliseconds since boot, time asleep included.
-pub(crate) fn boot_millis() -> u64 {
+/// Milliseconds the machine was awake since it booted.
+pub(crate) fn awake_millis() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a live, writable value.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 

@@ -59,10 +59,15 @@ pub(crate) fn wait_ready(fds: &mut [libc::pollfd], timeout_millis: Option<u64>) 
     }
 }
 
-pub(crate) fn boot_millis() -> u64 {
+pub(crate) fn awake_millis() -> u64 {
+    // The monotonic clock of macOS goes on while the machine sleeps.
+    #[cfg(target_os = "macos")]
+    const CLOCK: libc::clockid_t = libc::CLOCK_UPTIME_RAW;
+    #[cfg(not(target_os = "macos"))]
+    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a live, writable value.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    unsafe { libc::clock_gettime(CLOCK, &raw mut now) };
     u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 

@@ -3,6 +3,9 @@
 //!
 //! The class of an end comes from the exit status; text only supports it. An exit with code 0 is a good end whatever
 //! it printed; anything else is an error whatever it printed, with the output kept as partial.
+//!
+//! A program that speaks the protocol "lines" is spoken with instead: then its result is what it says, and its end
+//! without having said that it is done is an error.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,12 +14,14 @@ use std::sync::Arc;
 use subagent_model::text::tail_at_boundary;
 use subagent_model::{
     Cause, Conclusion, ErrorCode, ErrorInfo, ExecSpec, Limit, Mark, Outcome, Problem, PromptVia, Quality,
-    ResultFrom, SpawnSpec, StopInfo,
+    ResultFrom, SpawnSpec, StopInfo, Talk,
 };
 use subagent_provider::{
-    Capabilities, EndReason, Job, Launch, ProcessEnd, ProcessLaunch, Provider, StdinPlan, Steering, Verdict,
-    bound,
+    Capabilities, Codec, EndReason, Job, Launch, ProcessEnd, ProcessLaunch, Provider, StdinPlan, Steering,
+    Verdict, bound,
 };
+
+use crate::lines::Lines;
 
 /// Longest prompt that may be an argument: Linux allows 128 KiB for a single one, its end mark included.
 const ARGUMENT_BYTES: u64 = 128 * 1024 - 1;
@@ -45,13 +50,35 @@ fn exec_of(spec: &SpawnSpec) -> Result<&ExecSpec, Problem> {
     })
 }
 
+fn speaks_lines(spec: &SpawnSpec) -> bool {
+    spec.exec.as_ref().is_some_and(|exec| exec.talk == Talk::Lines)
+}
+
 impl Provider for Exec {
     fn name(&self) -> &str {
         Self::NAME
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { steering: Steering::None, resume: false, adopt: true, model: false, usage: false }
+        Capabilities { adopt: true, ..Capabilities::default() }
+    }
+
+    fn capabilities_for(&self, spec: &SpawnSpec) -> Capabilities {
+        if !speaks_lines(spec) {
+            return self.capabilities();
+        }
+        Capabilities {
+            steering: Steering::Live,
+            interrupt: true,
+            resume: true,
+            warm: true,
+            adopt: true,
+            approvals: true,
+            model: false,
+            turns: true,
+            usage: true,
+            cost: true,
+        }
     }
 
     fn check(&self, spec: &SpawnSpec) -> Result<(), Problem> {
@@ -62,6 +89,18 @@ impl Provider for Exec {
         let nul = |text: &String| text.contains('\0');
         if exec.program.is_empty() || nul(&exec.program) || exec.args.iter().any(nul) {
             let message = "the program must have a name, and neither it nor an argument may hold a NUL byte";
+            return Err(Problem::new(ErrorCode::InvalidRequest, message));
+        }
+        if exec.talk == Talk::Lines {
+            let message = match (exec.prompt_via, &exec.result) {
+                (PromptVia::Stdin, ResultFrom::WholeOutput) => return Ok(()),
+                (PromptVia::Stdin, _) => {
+                    "its result is what it says in lines: no part of the output can be chosen"
+                }
+                _ => {
+                    "a program that speaks lines gets its prompt in them: not as an argument and not in a file"
+                }
+            };
             return Err(Problem::new(ErrorCode::InvalidRequest, message));
         }
         if let ResultFrom::JsonField(pointer) = &exec.result
@@ -96,6 +135,10 @@ impl Provider for Exec {
             stdin: StdinPlan::Null,
             files: vec![],
         };
+        if exec.talk == Talk::Lines {
+            launch.stdin = StdinPlan::Open;
+            return Ok(Launch::Conversation(launch));
+        }
         match exec.prompt_via {
             PromptVia::Stdin if prompt.is_empty() => {}
             PromptVia::Stdin => launch.stdin = StdinPlan::Prompt,
@@ -110,7 +153,14 @@ impl Provider for Exec {
         Ok(Launch::Process(launch))
     }
 
+    fn codec(&self, job: &Job) -> Option<Box<dyn Codec>> {
+        speaks_lines(&job.spec).then(|| Box::new(Lines::default()) as Box<dyn Codec>)
+    }
+
     fn conclude(&self, job: &Job, end: &ProcessEnd) -> Verdict {
+        if speaks_lines(&job.spec) {
+            return ended_unsaid(end);
+        }
         let from = job.spec.exec.as_ref().map(|exec| exec.result.clone()).unwrap_or_default();
         let output = whole_output(end);
         let picked = pick(&from, &output);
@@ -134,12 +184,7 @@ impl Provider for Exec {
         if !completed && !marks.contains(&Mark::NoOutput) {
             marks.push(Mark::Partial);
         }
-        if end.leftovers > 0 {
-            marks.push(Mark::LeftoversEnded);
-        }
-        if end.incomplete.is_some() {
-            marks.push(Mark::OutputIncomplete);
-        }
+        marks.extend(marks_of_the_tree(end));
         let quality = match (completed, end.stdout_omitted > 0 || end.incomplete.is_some()) {
             (true, false) => Quality::Ok,
             (false, _) if marks.contains(&Mark::NoOutput) => Quality::Unverified,
@@ -153,6 +198,29 @@ impl Provider for Exec {
         };
         Verdict { conclusion: Conclusion { outcome, result, marks, quality, exit: Some(end.exit) }, whole }
     }
+}
+
+/// The end of a child that speaks lines and did not say that it was done. What it said by then is known to the runtime,
+/// and is no result.
+fn ended_unsaid(end: &ProcessEnd) -> Verdict {
+    let good = end.reason == EndReason::Natural && end.exit.code == Some(0) && end.exit.signal.is_none();
+    let outcome = if good {
+        let message = String::from("the program ended well, but did not say that it was done");
+        error(end, ErrorCode::NoFinalMessage, message)
+    } else {
+        bad_end(end)
+    };
+    let mut verdict = Verdict::without_text(outcome);
+    verdict.conclusion.marks = marks_of_the_tree(end);
+    verdict.conclusion.exit = Some(end.exit);
+    verdict
+}
+
+/// What was left behind and what could not be kept.
+fn marks_of_the_tree(end: &ProcessEnd) -> Vec<Mark> {
+    let leftovers = (end.leftovers > 0).then_some(Mark::LeftoversEnded);
+    let incomplete = end.incomplete.is_some().then_some(Mark::OutputIncomplete);
+    leftovers.into_iter().chain(incomplete).collect()
 }
 
 /// Standard output, lossy where it is not UTF-8, with a mark where the middle was left out.
@@ -238,6 +306,7 @@ fn error(end: &ProcessEnd, code: ErrorCode, message: String) -> Outcome {
             message,
             detail: Some(detail).filter(|detail| !detail.trim().is_empty()),
             retryable: matches!(code, ErrorCode::ShimLost | ErrorCode::OutOfMemory | ErrorCode::Timeout),
+            reset_at: None,
             exit: Some(end.exit),
         },
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use subagent_model::{AttemptKey, ErrorCode, Problem, SpawnSpec};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Capabilities, Job, Launch, ProcessEnd, Provider, Steering, TaskEnd, Verdict};
+use crate::{Capabilities, Job, Launch, ProcessEnd, Provider, TaskEnd, Verdict};
 
 /// A boxed future.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -24,6 +24,8 @@ pub struct TaskContext {
     pub prompt: Arc<str>,
     /// What was asked.
     pub spec: Arc<SpawnSpec>,
+    /// The session that it is to continue, for a task that is spoken with.
+    pub session: Option<String>,
     /// Fires when the run is to end. A closure that does not react is dropped after the grace.
     pub cancelled: CancellationToken,
 }
@@ -90,7 +92,7 @@ impl Provider for InProcess {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { steering: Steering::None, resume: false, adopt: false, model: false, usage: false }
+        Capabilities::default()
     }
 
     fn check(&self, spec: &SpawnSpec) -> Result<(), Problem> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use subagent_model::{AttemptKey, BoundedText, ExitFacts, SpawnSpec};
 
+use crate::conversation::{Order, Said};
 use crate::in_process::{BoxFuture, TaskContext, TaskFailure};
 
 /// One attempt as a provider sees it.
@@ -20,6 +21,8 @@ pub struct Job {
     pub prompt_text: Option<Arc<str>>,
     /// A directory outside the child's workspace, where a provider's files for it may lie.
     pub dir: std::path::PathBuf,
+    /// The session that this attempt is to continue. Absent: it begins one.
+    pub session: Option<String>,
 }
 
 /// How a child is launched.
@@ -28,6 +31,22 @@ pub enum Launch {
     Process(ProcessLaunch),
     /// As a task inside the daemon.
     Task(Task),
+    /// As a process in a shim that is spoken with, through the provider's [`crate::Codec`].
+    Conversation(ProcessLaunch),
+    /// As a task inside the daemon that is spoken with.
+    Dialogue(Dialogue),
+}
+
+/// A task inside the daemon that is spoken with. It ends when it returns, and when its orders end.
+pub type Dialogue = Box<dyn FnOnce(TaskContext, Link) -> BoxFuture<()> + Send>;
+
+/// The two ends of a conversation inside the daemon.
+#[derive(Debug)]
+pub struct Link {
+    /// What the child is told. `None` when nothing more will come.
+    pub orders: tokio::sync::mpsc::UnboundedReceiver<Order>,
+    /// What it says.
+    pub say: tokio::sync::mpsc::UnboundedSender<Said>,
 }
 
 /// A process to start. Its environment is the job's, with these additions.
@@ -52,6 +71,8 @@ pub enum StdinPlan {
     Null,
     /// The prompt, then the end.
     Prompt,
+    /// A pipe that stays open: the conversation.
+    Open,
 }
 
 /// A task inside the daemon.

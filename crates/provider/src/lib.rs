@@ -5,18 +5,21 @@
 //! adopted and stopped in the same way. Vendors live in the adapter crates; here are the port, the registry, the
 //! in-process provider and the scripted fake.
 
-mod capability;
+mod conversation;
 mod in_process;
 mod launch;
 mod registry;
 mod scripted;
 mod verdict;
 
-pub use capability::{Capabilities, Steering};
+pub use conversation::{Codec, Heard, LastMessage, Order, Said, TurnEnd, WasTold};
 pub use in_process::{BoxFuture, InProcess, TaskContext, TaskFailure};
-pub use launch::{EndReason, Job, Launch, ProcessEnd, ProcessLaunch, StdinPlan, Task, TaskEnd};
+pub use launch::{
+    Dialogue, EndReason, Job, Launch, Link, ProcessEnd, ProcessLaunch, StdinPlan, Task, TaskEnd,
+};
 pub use registry::Registry;
-pub use scripted::{Gate, Scripted};
+pub use scripted::{Gate, Launched, Scripted, Told, ToldKind};
+pub use subagent_model::{Capabilities, Steering};
 
 pub use verdict::{Verdict, bound};
 
@@ -27,11 +30,27 @@ pub trait Provider: Send + Sync + 'static {
     /// The name that specs use.
     fn name(&self) -> &str;
 
-    /// What it can do. What is missing is refused before anything starts.
+    /// What it can do at most. What is missing is refused before anything starts.
     fn capabilities(&self) -> Capabilities;
+
+    /// What it can do for this spec: a provider may drive different kinds of children.
+    fn capabilities_for(&self, _: &SpawnSpec) -> Capabilities {
+        self.capabilities()
+    }
+
+    /// The account that it would use, where it can tell several apart. Cool-downs are shared by it.
+    fn account(&self, _: &SpawnSpec) -> Option<String> {
+        None
+    }
 
     /// Refuses a spec that it cannot run. Called once, at admission; must not touch the disk or the network.
     fn check(&self, spec: &SpawnSpec) -> Result<(), Problem>;
+
+    /// A fresh codec for a child of this provider that is spoken with; none where there is nothing to say. The child of
+    /// a daemon that is gone is taken over with it.
+    fn codec(&self, _: &Job) -> Option<Box<dyn Codec>> {
+        None
+    }
 
     /// How the child of `job` is launched.
     fn launch(&self, job: &Job) -> Result<Launch, Problem>;

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use subagent_model::{
-    AttemptKey, AttemptNumber, BoundedText, ErrorCode, ExecSpec, ExitFacts, Limit, Mark, Mode, Outcome,
-    PromptVia, Quality, ResultFrom, RunNumber, SpawnSpec, SubagentId,
+    AttemptKey, AttemptNumber, BoundedText, Budget, Capabilities, ErrorCode, ExecSpec, ExitFacts, Limit,
+    Mark, Mode, OnLoss, Outcome, Permissions, PromptVia, Quality, ResultFrom, RunNumber, SpawnSpec,
+    StallPolicy, Steering, SubagentId, Talk, TreeBudget,
 };
-use subagent_provider::{EndReason, Job, Launch, ProcessEnd, Provider, StdinPlan};
+use subagent_provider::{Codec, EndReason, Job, Launch, ProcessEnd, Provider, StdinPlan};
 
 use super::Exec;
+use crate::lines::Lines;
 
 fn job(exec: ExecSpec, prompt: &str) -> Job {
     let text = BoundedText::whole(prompt).unwrap();
@@ -25,6 +27,15 @@ fn job(exec: ExecSpec, prompt: &str) -> Job {
         env: BTreeMap::new(),
         secret_env: vec![],
         deadline_ms: None,
+        budget: Budget::default(),
+        tree_budget: TreeBudget::default(),
+        permissions: Permissions::default(),
+        on_loss: OnLoss::default(),
+        stall: StallPolicy::default(),
+        idle_ms: None,
+        output_schema: None,
+        can: Capabilities::default(),
+        account: None,
         labels: BTreeMap::new(),
         durable: true,
     };
@@ -33,11 +44,28 @@ fn job(exec: ExecSpec, prompt: &str) -> Job {
         run: RunNumber(1),
         attempt: AttemptNumber(1),
     };
-    Job { key, spec: Arc::new(spec), prompt: text, prompt_text: Some(prompt.into()), dir: "/jobs/7".into() }
+    Job {
+        key,
+        spec: Arc::new(spec),
+        prompt: text,
+        prompt_text: Some(prompt.into()),
+        dir: "/jobs/7".into(),
+        session: None,
+    }
 }
 
 fn exec(via: PromptVia, result: ResultFrom) -> ExecSpec {
-    ExecSpec { program: String::from("tool"), args: vec![String::from("-x")], prompt_via: via, result }
+    ExecSpec {
+        program: String::from("tool"),
+        args: vec![String::from("-x")],
+        prompt_via: via,
+        result,
+        talk: Talk::None,
+    }
+}
+
+fn lines() -> ExecSpec {
+    ExecSpec { talk: Talk::Lines, ..exec(PromptVia::Stdin, ResultFrom::WholeOutput) }
 }
 
 fn end(code: Option<i32>, signal: Option<i32>, stdout: &str) -> ProcessEnd {
@@ -57,7 +85,7 @@ fn end(code: Option<i32>, signal: Option<i32>, stdout: &str) -> ProcessEnd {
 fn launched(via: PromptVia, prompt: &str) -> subagent_provider::ProcessLaunch {
     match Exec.launch(&job(exec(via, ResultFrom::WholeOutput), prompt)).unwrap() {
         Launch::Process(process) => process,
-        Launch::Task(_) => panic!("exec launches processes"),
+        _ => panic!("without lines it is not spoken with"),
     }
 }
 
@@ -202,4 +230,72 @@ fn proc_15_the_status_decides_and_the_text_only_supports_it() {
         panic!("code 126 is an error whatever was printed")
     };
     assert_eq!((error.message.as_str(), error.detail), ("exited with code 126", None));
+}
+
+#[test]
+fn a_program_that_speaks_lines_is_spoken_with_and_any_other_is_not() {
+    let job = job(lines(), "do it");
+    let Launch::Conversation(launch) = Exec.launch(&job).unwrap() else { panic!("it speaks lines") };
+    assert_eq!(
+        (launch.stdin, launch.args, launch.files),
+        (StdinPlan::Open, vec![String::from("-x")], vec![])
+    );
+    let can = Exec.capabilities_for(&job.spec);
+    assert!(can.steering == Steering::Live && can.interrupt && can.resume && can.warm && can.adopt);
+    assert!(can.approvals && can.turns && can.usage && can.cost && !can.model);
+    assert!(Exec.codec(&job).is_some());
+    let plain = self::job(exec(PromptVia::Stdin, ResultFrom::WholeOutput), "");
+    assert_eq!(Exec.capabilities_for(&plain.spec), Capabilities { adopt: true, ..Capabilities::default() });
+    assert!(Exec.codec(&plain).is_none());
+}
+
+#[test]
+fn a_program_that_speaks_lines_takes_its_prompt_and_gives_its_result_in_them_only() {
+    let check = |via, result| {
+        let exec = ExecSpec { talk: Talk::Lines, ..exec(via, result) };
+        Exec.check(&job(exec, "").spec).map_err(|problem| problem.code)
+    };
+    assert_eq!(check(PromptVia::Stdin, ResultFrom::WholeOutput), Ok(()));
+    for (via, result) in [
+        (PromptVia::Argument, ResultFrom::WholeOutput),
+        (PromptVia::File, ResultFrom::WholeOutput),
+        (PromptVia::Stdin, ResultFrom::LastLine),
+        (PromptVia::Stdin, ResultFrom::JsonField("/x".into())),
+    ] {
+        assert_eq!(check(via, result), Err(ErrorCode::InvalidRequest));
+    }
+}
+
+#[test]
+fn result_25_a_child_that_did_not_say_that_it_was_done_has_no_result() {
+    let job = job(lines(), "");
+    let conclude = |end: &ProcessEnd| Exec.conclude(&job, end).conclusion;
+    let conclusion = conclude(&end(Some(0), None, "{\"type\":\"message\",\"text\":\"half\"}"));
+    let Outcome::Error { error } = conclusion.outcome else { panic!("it has not said that it was done") };
+    assert_eq!(error.code, ErrorCode::NoFinalMessage);
+    assert!(error.detail.unwrap().contains("fatal: it broke"));
+    assert_eq!((conclusion.result, conclusion.exit.unwrap().code), (None, Some(0)));
+    let mut killed = end(None, Some(9), "");
+    killed.leftovers = 1;
+    let conclusion = conclude(&killed);
+    let Outcome::Error { error } = conclusion.outcome else { panic!("a signal is an error") };
+    assert_eq!((error.code, error.message.as_str()), (ErrorCode::Crashed, "ended by signal 9 (SIGKILL)"));
+    assert_eq!(conclusion.marks, [Mark::LeftoversEnded]);
+    killed.reason = EndReason::Deadline;
+    assert_eq!(conclude(&killed).outcome, Outcome::Aborted { limit: Limit::Deadline });
+}
+
+#[test]
+fn res_12_the_hello_names_the_session_to_continue_and_begins_a_conversation_in_both_ways() {
+    let job = Job { session: Some(String::from("s1")), ..job(lines(), "") };
+    let (mut live, mut anew) = (Lines::default(), Lines::default());
+    let hello = live.open(&job);
+    let told: serde_json::Value = serde_json::from_slice(&hello).unwrap();
+    let expected = serde_json::json!({
+        "type": "hello", "version": 1, "subagent": job.key.subagent.to_string(), "run": 1, "attempt": 1, "session": "s1",
+    });
+    assert_eq!(told, expected);
+    assert_eq!(anew.recall(&hello), []);
+    assert_eq!(live, anew);
+    assert_ne!(live, Lines::default(), "the child's hello is owed");
 }

@@ -100,7 +100,14 @@ fn steps(dir: &Path, batch: usize) {
                 lease += 1;
                 let attempt = states[which].last_attempt;
                 let facts = vec![
-                    EventKind::Progress { attempt, turns: 1, tool_uses: 1, compactions: 0, usage: None },
+                    EventKind::Progress {
+                        attempt,
+                        turns: 1,
+                        tool_uses: 1,
+                        compactions: 0,
+                        usage: None,
+                        position: None,
+                    },
                     EventKind::Renewed { attempt, lease_until: Timestamp::from_micros(lease) },
                 ];
                 let step = Transition::step(&states[which], facts, samples.now()).unwrap();

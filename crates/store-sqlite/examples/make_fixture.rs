@@ -1,5 +1,6 @@
-//! Writes `fixtures/store/v1.sqlite`: a store of format 1 with subagents in every phase and with events of every kind.
-//! It was written once and stays as it is: `tests/formats.rs` loads it for ever. A new format gets a file of its own.
+//! Writes a file like `fixtures/store/v2.sqlite`: a store of the present format with subagents in every phase and with
+//! events of every kind. Each was written once and stays as it is: `tests/formats.rs` loads it for ever. A new format gets
+//! a file of its own.
 //!
 //! `cargo run -p subagent-store-sqlite --example make_fixture -- FILE`
 
@@ -107,9 +108,19 @@ impl Maker<'_> {
             total: 150,
             cost_usd: Some(0.1),
         };
-        let progress =
-            Command::Progress { attempt, turns: 2, tool_uses: 3, compactions: 1, usage: Some(used) };
+        let progress = Command::Progress {
+            attempt,
+            turns: 2,
+            more: false,
+            tool_uses: 3,
+            compactions: 1,
+            usage: Some(used),
+            position: None,
+        };
         let state = self.run(state, &progress);
+        // Work was begun, so what is lost with its process is lost.
+        let state = self.run(&state, &Command::Opened { attempt, session: None });
+        let state = self.run(&state, &Command::Prompted { attempt, position: 0 });
         let renewed = EventKind::Renewed { attempt, lease_until: Timestamp::never() };
         let state = self.facts(&state, vec![renewed]);
         let late = Command::Conclude {
@@ -119,16 +130,24 @@ impl Maker<'_> {
                 _ => return,
             },
             children_live: false,
+            max_attempts: 3,
         };
-        let lost =
-            self.run(&state, &Command::Gone { attempt, evidence: String::from("nothing is left of it") });
+        let lost = self.run(
+            &state,
+            &Command::Gone {
+                attempt,
+                evidence: String::from("nothing is left of it"),
+                children_live: false,
+                max_attempts: 3,
+            },
+        );
         self.run(&lost, &late);
     }
 
     fn approval(&mut self) {
         let state = self.running();
         let attempt = state.last_attempt;
-        let waiting = EventKind::Waiting { attempt, on: ActivityOn::Approval, held: None };
+        let waiting = EventKind::Waiting { attempt, on: ActivityOn::Approval, held: None, lives: true };
         let state = self.facts(&state, vec![waiting.clone()]);
         self.facts(&state, vec![EventKind::Continued { attempt }, waiting]);
     }
@@ -144,14 +163,21 @@ impl Maker<'_> {
         else {
             return;
         };
-        self.run(&state, &Command::Conclude { attempt, conclusion, children_live: true });
+        self.run(&state, &Command::Conclude { attempt, conclusion, children_live: true, max_attempts: 3 });
         let grandchild = self.samples.child(&child);
         Samples::commit(self.store, grandchild);
     }
 
     fn stopping(&mut self) {
         let state = self.running();
-        self.run(&state, &Command::Stop { actor: String::from("user:1000"), cause: Cause::Requested });
+        self.run(
+            &state,
+            &Command::Stop {
+                actor: String::from("user:1000"),
+                cause: Cause::Requested,
+                drop_follow_ups: false,
+            },
+        );
     }
 
     fn ends(&mut self) {
@@ -184,7 +210,11 @@ impl Maker<'_> {
 
     fn stopped_with_late_result(&mut self) {
         let state = self.running();
-        let stop = Command::Stop { actor: String::from("user:1000"), cause: Cause::ParentStopped };
+        let stop = Command::Stop {
+            actor: String::from("user:1000"),
+            cause: Cause::ParentStopped,
+            drop_follow_ups: false,
+        };
         let state = self.run(&state, &stop);
         let late = Samples::conclude(state.last_attempt, Samples::failure(), "half of it");
         self.run(&state, &late);

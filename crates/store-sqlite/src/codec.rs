@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
-use subagent_core::run::{Phase, Subagent};
+use subagent_core::run::Subagent;
 use subagent_model::{Cursor, Event, RunNumber, SubagentId, Timestamp};
-use subagent_store::DamagedRow;
+use subagent_store::{DamagedRow, filter};
 use uuid::Uuid;
+
+use crate::quarantine;
 
 /// The columns that [`record`] reads, in its order.
 pub(crate) const RECORD: &str = "id, revision, state";
@@ -33,12 +35,9 @@ pub(crate) fn id_at(row: &Row<'_>, column: usize) -> rusqlite::Result<SubagentId
     Ok(SubagentId::from_uuid(Uuid::from_bytes(bytes)))
 }
 
-/// When the run of an ended subagent was over.
+/// When the current run was over, of what is not live.
 pub(crate) fn ended_at(state: &Subagent) -> Option<i64> {
-    match &state.run.phase {
-        Phase::Ended(ended) => Some(ended.completed_at.as_micros()),
-        _ => None,
-    }
+    filter::ended_at(state).map(Timestamp::as_micros)
 }
 
 /// Reads a record from the columns [`RECORD`].
@@ -86,7 +85,7 @@ pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<(Cursor, Result<Event, Da
             kind: serde_json::from_slice(kind).map_err(|error| error.to_string())?,
         })
     };
-    let damaged = |reason| DamagedRow { id: format!("event {seq}"), reason };
+    let damaged = |reason| DamagedRow { id: format!("{}{seq}", quarantine::EVENT), reason };
     Ok((seq, parts().map_err(damaged)))
 }
 

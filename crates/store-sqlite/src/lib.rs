@@ -12,6 +12,7 @@ mod open;
 mod pool;
 mod quarantine;
 mod read;
+mod release;
 mod schema;
 mod store;
 mod write;

@@ -19,8 +19,8 @@ pub(crate) fn list(
     for (sql, of) in sources(asked) {
         let before = asked.before.map_or([0xff; 16], id_bytes);
         let limit = i64::try_from(len + 1).unwrap_or(i64::MAX);
-        let requester = asked.requester.as_deref();
-        found.extend(rows(connection, quarantine, &sql, params![before, limit, requester, of])?);
+        let (requester, root) = (asked.requester.as_deref(), asked.root.map(id_bytes));
+        found.extend(rows(connection, quarantine, &sql, params![before, limit, requester, of, root])?);
     }
     // Each source is in order; together they are not.
     found.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
@@ -54,8 +54,8 @@ impl ToSql for Of {
     }
 }
 
-/// The queries that together give a page. Named indices, because without statistics SQLite would rather walk all ids. Parameters: 1 the place, 2 the length,
-/// 3 the requester, 4 the source's own.
+/// The queries that together give a page; no row stands in two of them. Named indices, because without statistics SQLite
+/// would rather walk all ids. Parameters: 1 the place, 2 the length, 3 the requester, 4 the source's own, 5 the root.
 fn sources(asked: &ListFilter) -> Vec<(String, Of)> {
     let wanted = |status: &Status| {
         (asked.status.is_empty() || asked.status.contains(status)) && !(asked.live && status.is_final())
@@ -70,7 +70,7 @@ fn sources(asked: &ListFilter) -> Vec<(String, Of)> {
     let select = |from: &str, which: &str| {
         format!(
             "SELECT {RECORD} FROM subagent {from} WHERE {which} AND id < ?1 AND (?3 IS NULL OR requester = ?3) \
-             AND (TRUE OR ?4 IS NULL) ORDER BY id DESC LIMIT ?2"
+             AND (?5 IS NULL OR root = ?5) AND (TRUE OR ?4 IS NULL) ORDER BY id DESC LIMIT ?2"
         )
     };
     let all = wanted.len() == Status::ALL.len();
@@ -78,16 +78,22 @@ fn sources(asked: &ListFilter) -> Vec<(String, Of)> {
     if let Some(parent) = asked.parent {
         return vec![(select("INDEXED BY subagent_child", &among("parent = ?4")), Of::Parent(parent))];
     }
+    if asked.root.is_some() {
+        // The root has no parent; the others of its tree have one.
+        let (top, others) = ("id = ?5 AND parent IS NULL", "root = ?5 AND parent IS NOT NULL");
+        return vec![
+            (select("", &among(top)), Of::Nothing),
+            (select("INDEXED BY subagent_tree", &among(others)), Of::Nothing),
+        ];
+    }
     if all && asked.requester.is_some() {
         return vec![(select("INDEXED BY subagent_requester", "requester = ?3"), Of::Nothing)];
     }
     if all {
         return vec![(select("", "TRUE"), Of::Nothing)];
     }
-    let mut sources = Vec::new();
-    if wanted.iter().any(|status| !status.is_final()) {
-        sources.push((select("INDEXED BY subagent_live", &among("live = 1")), Of::Nothing));
-    }
+    // What is live may have a final status: its process is being closed.
+    let mut sources = vec![(select("INDEXED BY subagent_live", &among("live = 1")), Of::Nothing)];
     let ended = wanted.into_iter().filter(|status| status.is_final());
     sources.extend(
         ended.map(|status| {
@@ -107,8 +113,9 @@ mod tests {
     /// How SQLite would go about it.
     fn plan(connection: &Connection, sql: &str, of: &Of) -> String {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let details =
-            statement.query_map(params![[0_u8; 16], 50, "me", of], |row| row.get::<_, String>(3)).unwrap();
+        let details = statement
+            .query_map(params![[0_u8; 16], 50, "me", of, [0_u8; 16]], |row| row.get::<_, String>(3))
+            .unwrap();
         details.map(Result::unwrap).collect::<Vec<_>>().join("; ")
     }
 
@@ -116,17 +123,20 @@ mod tests {
     fn no_list_sorts_or_walks_what_it_need_not() {
         let mut connection = Connection::open_in_memory().unwrap();
         crate::schema::migrate(&mut connection).unwrap();
-        let parent = Some(SubagentId::from_uuid(uuid::Uuid::nil()));
+        let some = Some(SubagentId::from_uuid(uuid::Uuid::nil()));
         for status in [vec![], vec![Status::Completed], vec![Status::Running, Status::Error, Status::Lost]] {
             for live in [false, true] {
-                for parent in [None, parent] {
-                    for requester in [None, Some(String::from("me"))] {
-                        let status = status.clone();
-                        let filter = ListFilter { status, live, parent, requester, ..ListFilter::default() };
-                        for (sql, of) in sources(&filter) {
-                            let plan = plan(&connection, &sql, &of);
-                            assert!(plan.starts_with("SEARCH subagent USING INDEX"), "{plan}: {sql}");
-                            assert!(!plan.contains("B-TREE") && !plan.contains("SCAN"), "{plan}: {sql}");
+                for parent in [None, some] {
+                    for root in [None, some] {
+                        for requester in [None, Some(String::from("me"))] {
+                            let status = status.clone();
+                            let filter =
+                                ListFilter { status, live, root, parent, requester, ..ListFilter::default() };
+                            for (sql, of) in sources(&filter) {
+                                let plan = plan(&connection, &sql, &of);
+                                assert!(plan.starts_with("SEARCH subagent USING INDEX"), "{plan}: {sql}");
+                                assert!(!plan.contains("B-TREE") && !plan.contains("SCAN"), "{plan}: {sql}");
+                            }
                         }
                     }
                 }

@@ -105,6 +105,10 @@ fn prepare(path: &Path, options: &OpenOptions) -> Result<Opened, Failure> {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
     }
     schema::migrate(&mut connection)?;
+    if format > 0 && format < schema::FORMAT {
+        // A step may have written every row. It is done: a log that cannot be shortened now is so later.
+        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
     Ok(Opened::Writable(connection))
 }
 

@@ -4,8 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use subagent_model::SubagentId;
+use subagent_model::{Cursor, SubagentId};
 use subagent_store::DamagedRow;
+
+/// How the name of an event begins: its number follows.
+pub(crate) const EVENT: &str = "event ";
 
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
@@ -24,6 +27,14 @@ impl Quarantine {
     /// Forgets a row that is gone.
     pub(crate) fn forget(&self, id: &str) {
         self.known().remove(id);
+    }
+
+    /// Forgets events before a position: they are gone.
+    pub(crate) fn forget_events(&self, before: Cursor) {
+        let is_gone = |id: &str| {
+            id.strip_prefix(EVENT).and_then(|seq| seq.parse().ok()).is_some_and(|seq| Cursor(seq) < before)
+        };
+        self.known().retain(|id, _| !is_gone(id));
     }
 
     /// The subagents among the rows.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rusqlite::{Connection, Params, params};
 use subagent_core::run::Subagent;
 use subagent_model::{Cursor, Event, Handle, Requester, RunNumber, SubagentId, Timestamp};
-use subagent_store::{ContentKind, ContentPart, DamagedRow, LivePage, OwedRun, Place, Resolved, prefix};
+use subagent_store::{
+    ContentKind, ContentPart, DamagedRow, LivePage, OwedRun, Place, Resolved, TREE_MOST, prefix,
+};
 use uuid::Uuid;
 
 use crate::codec::{self, Decoded, EVENT, RECORD, id_at, id_bytes};
@@ -196,6 +198,29 @@ pub(crate) fn children(connection: &Connection, parent: SubagentId) -> rusqlite:
     let mut statement = connection.prepare_cached("SELECT id FROM subagent WHERE parent = ?1 ORDER BY id")?;
     let children = statement.query_map([id_bytes(parent)], |row| id_at(row, 0))?;
     children.collect()
+}
+
+pub(crate) fn tree(
+    connection: &Connection,
+    quarantine: &Quarantine,
+    root: SubagentId,
+) -> rusqlite::Result<Vec<Arc<Subagent>>> {
+    // The root has no parent; one that has, in damaged links, stands in the index with the others.
+    let top = format!("SELECT {RECORD} FROM subagent WHERE id = ?1 AND root = ?1 AND parent IS NULL");
+    let others = format!(
+        "SELECT {RECORD} FROM subagent INDEXED BY subagent_tree WHERE root = ?1 AND parent IS NOT NULL \
+         ORDER BY id LIMIT ?2"
+    );
+    let mut found = rows(connection, quarantine, &top, [id_bytes(root)])?;
+    found.extend(rows(connection, quarantine, &others, params![id_bytes(root), TREE_MOST])?);
+    found.sort_by_key(|(id, _)| *id);
+    let sound = found.into_iter().filter_map(|(_, found)| found.ok());
+    Ok(sound.take(TREE_MOST as usize).collect())
+}
+
+pub(crate) fn first_event(connection: &Connection) -> rusqlite::Result<Cursor> {
+    let mut statement = connection.prepare_cached("SELECT coalesce(min(seq), 1) FROM event")?;
+    statement.query_row([], |row| row.get(0).map(|seq| Cursor(unsigned(seq))))
 }
 
 pub(crate) fn tree_total(connection: &Connection, root: SubagentId) -> rusqlite::Result<u32> {

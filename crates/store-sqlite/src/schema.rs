@@ -8,10 +8,10 @@ use rusqlite::{Connection, TransactionBehavior};
 pub const APPLICATION_ID: i32 = 0x7375_6241;
 
 /// The format that this version writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The steps: the first makes format 1 out of an empty file, the next format 2 out of 1, and so on.
-const STEPS: &[&str] = &[include_str!("schema/v1.sql")];
+const STEPS: &[&str] = &[include_str!("schema/v1.sql"), include_str!("schema/v2.sql")];
 
 /// Leads the store to the present format, in one transaction. An empty file becomes a new store.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

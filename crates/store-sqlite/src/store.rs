@@ -9,7 +9,7 @@ use subagent_core::run::Subagent;
 use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId};
 use subagent_store::{
     Committed, ContentKind, ContentPart, DamagedRow, IdempotencyKey, ListFilter, ListPage, LivePage, OwedRun,
-    Place, Resolved, Store, StoreError, StoreMode, Transition,
+    Place, Resolved, Store, StoreError, StoreMode, StoredSummary, Transition,
 };
 
 use crate::checkpoint::{self, Signal};
@@ -19,7 +19,7 @@ use crate::pool::{Pool, Reader};
 use crate::quarantine::Quarantine;
 use crate::write::{self, Unwritten};
 use crate::writer::Writer;
-use crate::{connect, list, read, schema};
+use crate::{connect, list, read, release, schema};
 
 /// A store in one SQLite file.
 #[derive(Debug)]
@@ -180,6 +180,22 @@ impl Store for SqliteStore {
         self.read(|reader| write::head(reader)).map(|head| Cursor(write::unsigned(head)))
     }
 
+    fn first_event(&self) -> Result<Cursor, StoreError> {
+        self.read(|reader| read::first_event(reader))
+    }
+
+    fn prune_events(&self, before: Cursor) -> Result<u64, StoreError> {
+        let mut pruned = 0;
+        loop {
+            match self.write(|writer| release::prune_portion(writer, before))? {
+                0 => break,
+                portion => pruned += portion,
+            }
+        }
+        self.quarantine.forget_events(self.first_event()?);
+        Ok(pruned)
+    }
+
     fn content(
         &self,
         id: SubagentId,
@@ -199,6 +215,10 @@ impl Store for SqliteStore {
         self.read(|reader| read::children(reader, parent))
     }
 
+    fn tree(&self, root: SubagentId) -> Result<Vec<Arc<Subagent>>, StoreError> {
+        self.read(|reader| read::tree(reader, &self.quarantine, root))
+    }
+
     fn tree_total(&self, root: SubagentId) -> Result<u32, StoreError> {
         self.read(|reader| read::tree_total(reader, root))
     }
@@ -207,8 +227,16 @@ impl Store for SqliteStore {
         self.read(|reader| write::by_handle(reader, handle.as_str())).map(|id| id.is_some())
     }
 
+    fn summaries(&self, after: Option<SubagentId>, limit: u32) -> Result<Vec<StoredSummary>, StoreError> {
+        self.read(|reader| release::summaries(reader, after, limit))
+    }
+
+    fn release_content(&self, ids: &[SubagentId]) -> Result<u32, StoreError> {
+        self.write(|writer| release::release_content(writer, ids))
+    }
+
     fn delete(&self, ids: &[SubagentId]) -> Result<u32, StoreError> {
-        let removed = self.write(|writer| write::delete(writer, ids))?;
+        let removed = self.write(|writer| release::delete(writer, ids))?;
         for id in &removed {
             self.quarantine.forget(&id.to_string());
         }

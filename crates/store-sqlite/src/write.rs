@@ -1,7 +1,7 @@
 //! Commits. One batch is one transaction: each step looks up its row, refuses a stale revision, writes the state, the
 //! facts and the texts. Nothing here flushes; the end of the transaction does, once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
@@ -65,26 +65,6 @@ pub(crate) fn head(connection: &Connection) -> rusqlite::Result<i64> {
     statement.query_row([], |row| row.get(0))
 }
 
-/// Removes what has ended and is owed to nobody. Says which.
-pub(crate) fn delete(connection: &mut Connection, ids: &[SubagentId]) -> Result<Vec<SubagentId>, Unwritten> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut removed = Vec::new();
-    for id in ids {
-        let key = id_bytes(*id);
-        let n: Option<i64> = transaction
-            .prepare_cached("SELECT n FROM subagent WHERE id = ?1 AND live = 0 AND NOT EXISTS (SELECT 1 FROM outbox WHERE id = ?1)")?
-            .query_row([key], |row| row.get(0))
-            .optional()?;
-        let Some(n) = n else { continue };
-        transaction.prepare_cached("DELETE FROM content WHERE n = ?1")?.execute([n])?;
-        transaction.prepare_cached("DELETE FROM subagent WHERE n = ?1")?.execute([n])?;
-        transaction.prepare_cached("DELETE FROM tree WHERE root = ?1")?.execute([key])?;
-        removed.push(*id);
-    }
-    transaction.commit()?;
-    Ok(removed)
-}
-
 fn write(transaction: &Transaction<'_>, step: &Transition, last: &mut i64) -> Result<(), Unwritten> {
     let state = &*step.state;
     let stored = stored(transaction, state.id)?;
@@ -138,14 +118,14 @@ fn birth(
 ) -> Result<i64, Unwritten> {
     let mut insert = transaction.prepare_cached(
         "INSERT INTO subagent (id, handle, revision, status, live, ended_at, requester, parent, root, \
-         key_requester, key, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+         key_requester, key, state, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )?;
     let inserted = insert.insert(params![
         id_bytes(state.id),
         state.handle.as_str(),
         signed(state.revision)?,
         state.status().as_str(),
-        !state.is_ended(),
+        state.is_live(),
         ended_at(state),
         state.requester.as_str(),
         state.parent.map(id_bytes),
@@ -153,6 +133,7 @@ fn birth(
         key.map(|key| key.requester.as_str()),
         key.map(|key| key.key.as_str()),
         json(state)?,
+        state.updated_at.as_micros(),
     ]);
     let n = match inserted {
         Ok(n) => n,
@@ -196,50 +177,56 @@ pub(crate) fn by_key(connection: &Connection, key: &IdempotencyKey) -> rusqlite:
 }
 
 /// Writes the next state of a row. SQLite rewrites the entries of every index that has a column of the `SET` list,
-/// changed or not; so only what has changed is named, and most steps touch one page of the table and no index.
+/// changed or not, unless the index leaves the row out; so only what has changed is named, and a step between live
+/// states touches one page of the table and no index.
 fn update(transaction: &Transaction<'_>, state: &Subagent, stored: &Stored) -> Result<i64, Unwritten> {
-    let live = !state.is_ended();
+    let live = state.is_live();
     let same_place = stored.live == live
         && stored.ended_at == ended_at(state)
         && stored.requester == state.requester.as_str();
     let (revision, status, json) = (signed(state.revision)?, state.status().as_str(), json(state)?);
+    let updated_at = state.updated_at.as_micros();
     if same_place && !live {
-        let sql = "UPDATE subagent SET revision = ?2, state = ?3 WHERE n = ?1";
-        one_row(transaction.prepare_cached(sql)?, params![stored.n, revision, json])?;
+        let sql = "UPDATE subagent SET revision = ?2, state = ?3, updated_at = ?4 WHERE n = ?1";
+        one_row(transaction.prepare_cached(sql)?, params![stored.n, revision, json, updated_at])?;
     } else if same_place {
-        let sql = "UPDATE subagent SET revision = ?2, state = ?3, status = ?4 WHERE n = ?1";
-        one_row(transaction.prepare_cached(sql)?, params![stored.n, revision, json, status])?;
+        let sql = "UPDATE subagent SET revision = ?2, state = ?3, updated_at = ?4, status = ?5 WHERE n = ?1";
+        one_row(transaction.prepare_cached(sql)?, params![stored.n, revision, json, updated_at, status])?;
     } else if stored.requester == state.requester.as_str() {
-        let sql = "UPDATE subagent SET revision = ?2, state = ?3, status = ?4, live = ?5, ended_at = ?6 \
-                   WHERE n = ?1";
-        let values = params![stored.n, revision, json, status, live, ended_at(state)];
+        let sql = "UPDATE subagent SET revision = ?2, state = ?3, updated_at = ?4, status = ?5, live = ?6, \
+                   ended_at = ?7 WHERE n = ?1";
+        let values = params![stored.n, revision, json, updated_at, status, live, ended_at(state)];
         one_row(transaction.prepare_cached(sql)?, values)?;
     } else {
-        let sql = "UPDATE subagent SET revision = ?2, state = ?3, status = ?4, live = ?5, ended_at = ?6, \
-                   requester = ?7 WHERE n = ?1";
+        let sql = "UPDATE subagent SET revision = ?2, state = ?3, updated_at = ?4, status = ?5, live = ?6, \
+                   ended_at = ?7, requester = ?8 WHERE n = ?1";
         let requester = state.requester.as_str();
-        let values = params![stored.n, revision, json, status, live, ended_at(state), requester];
+        let values = params![stored.n, revision, json, updated_at, status, live, ended_at(state), requester];
         one_row(transaction.prepare_cached(sql)?, values)?;
     }
     Ok(stored.n)
 }
 
-/// Makes the outbox say what the state owes. An ended run never changes, so its row is there or not; most steps of a
-/// subagent with unread results find nothing to write.
+/// Makes the outbox say what the state owes, and to whom. When a run was over never changes; whom it is owed to may.
+/// Most steps of a subagent with unread results find nothing to write.
 fn post(transaction: &Transaction<'_>, state: &Subagent) -> Result<(), Unwritten> {
     let id = id_bytes(state.id);
-    let mut statement = transaction.prepare_cached("SELECT run FROM outbox WHERE id = ?1")?;
-    let posted: BTreeSet<u32> = statement.query_map([id], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut statement = transaction.prepare_cached("SELECT run, requester FROM outbox WHERE id = ?1")?;
+    let posted = statement.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let posted: BTreeMap<u32, String> = posted.collect::<Result<_, _>>()?;
     let owed: BTreeMap<u32, Owed<'_>> = owed(state).map(|owed| (owed.run.0, owed)).collect();
-    for run in posted.iter().filter(|run| !owed.contains_key(run)) {
+    for run in posted.keys().filter(|run| !owed.contains_key(run)) {
         transaction
             .prepare_cached("DELETE FROM outbox WHERE id = ?1 AND run = ?2")?
             .execute(params![id, run])?;
     }
-    for (run, owed) in owed.iter().filter(|(run, _)| !posted.contains(run)) {
-        transaction
-            .prepare_cached("INSERT INTO outbox (id, run, requester, ended_at) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![id, run, owed.requester.as_str(), owed.since.as_micros()])?;
+    for (run, owed) in owed {
+        let requester = owed.requester.as_str();
+        if posted.get(&run).is_none_or(|to| to != requester) {
+            let sql = "INSERT INTO outbox (id, run, requester, ended_at) VALUES (?1, ?2, ?3, ?4) \
+                       ON CONFLICT DO UPDATE SET requester = excluded.requester";
+            transaction.prepare_cached(sql)?.execute(params![id, run, requester, owed.since.as_micros()])?;
+        }
     }
     Ok(())
 }

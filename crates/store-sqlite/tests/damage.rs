@@ -83,6 +83,41 @@ fn daemon_08_a_damaged_record_is_set_aside_and_the_rest_is_served() {
 }
 
 #[test]
+fn rec_10_a_damaged_member_leaves_the_rest_of_its_tree() {
+    let mut store = Temp::new();
+    let mut samples = Samples::default();
+    let root = Samples::commit(&*store, samples.birth());
+    let (one, two) = (samples.child(&root), samples.child(&root));
+    let (one, two) = (Samples::commit(&*store, one), Samples::commit(&*store, two));
+    let ended = samples.end(&*store, &one, Outcome::Completed);
+    samples.acknowledge(&*store, &ended);
+    store.reopen_after(|connection| {
+        let sql = "UPDATE subagent SET state = '{\"half' WHERE id = ?1";
+        assert_eq!(connection.execute(sql, [one.id.as_uuid().into_bytes()]).unwrap(), 1);
+        connection.execute("UPDATE event SET kind = '{}' WHERE seq = 2", []).unwrap();
+    });
+    assert_eq!(store.tree(root.id).unwrap(), vec![root.clone(), two.clone()]);
+    let page = store.list(&ListFilter { root: Some(root.id), ..ListFilter::default() }).unwrap();
+    assert_eq!((page.items, page.damaged.len()), (vec![two.clone(), root.clone()], 1));
+    assert_eq!(store.children(root.id).unwrap(), vec![one.id, two.id]);
+    assert_eq!(store.events(Cursor(0), 2).unwrap().len(), 2);
+    assert_eq!(store.damaged().unwrap().len(), 2);
+    // Retention goes by the columns: it can be released like any other that is over.
+    let summaries = store.summaries(None, 10).unwrap();
+    assert_eq!(
+        summaries.iter().map(|of| (of.id, of.unread)).collect::<Vec<_>>(),
+        [(root.id, false), (one.id, false), (two.id, false)]
+    );
+    assert_eq!(store.delete(&[one.id]).unwrap(), 1);
+    assert_eq!(store.damaged().unwrap().iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["event 2"]);
+    // What is gone from the journal is no damage any more.
+    let root = samples.end(&*store, &root, Outcome::Completed);
+    samples.acknowledge(&*store, &root);
+    assert_eq!(store.prune_events(Cursor(3)).unwrap(), 2);
+    assert_eq!(store.damaged().unwrap(), vec![]);
+}
+
+#[test]
 fn daemon_08_a_record_that_differs_from_its_events_is_found_by_an_audit() {
     let mut store = Temp::new();
     let mut samples = Samples::default();

@@ -10,7 +10,7 @@ use common::Temp;
 use subagent_model::{Cursor, NodeId, Requester, RunNumber, Status};
 use subagent_store::conformance::Samples;
 use subagent_store::{
-    ContentKind, IdempotencyKey, ListFilter, Resolved, Store, StoreError, StoreMode, audit,
+    ContentKind, IdempotencyKey, ListFilter, Resolved, Store, StoreError, StoreMode, audit, filter,
 };
 use subagent_store_sqlite::{FORMAT, OpenOptions, SqliteStore};
 
@@ -28,7 +28,17 @@ fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn daemon_04_format_1_loads_for_ever() {
-    let (_dir, path) = copy("v1.sqlite");
+    loads("v1.sqlite", 98, 16);
+}
+
+#[test]
+fn daemon_04_format_2_loads_for_ever() {
+    loads("v2.sqlite", 105, 18);
+}
+
+/// Every fixture holds the same lives, and is led to the present format.
+fn loads(name: &str, events: u64, kinds: usize) {
+    let (_dir, path) = copy(name);
     let store = SqliteStore::open(&path, &OpenOptions::default()).unwrap();
     assert_eq!(store.mode(), StoreMode::ReadWrite);
     assert_eq!(store.node(), NodeId::from("node-fixture"));
@@ -36,14 +46,14 @@ fn daemon_04_format_1_loads_for_ever() {
     // The events fold to the states, value for value.
     let seen = audit(&store).unwrap();
     assert_eq!(seen.problems, vec![]);
-    assert_eq!((seen.records, seen.events), (18, 98));
+    assert_eq!((seen.records, seen.events, seen.pruned), (18, events, 0));
     let all = store.list(&ListFilter { limit: Some(1_000), ..ListFilter::default() }).unwrap().items;
     let statuses: BTreeSet<Status> = all.iter().map(|state| state.status()).collect();
     let every: BTreeSet<Status> = Status::ALL.into_iter().filter(|status| *status != Status::Idle).collect();
     assert_eq!(statuses, every);
-    let kinds: BTreeSet<&str> =
+    let named: BTreeSet<&str> =
         store.events(Cursor(0), 1_000).unwrap().iter().map(|event| event.kind.name()).collect();
-    assert_eq!(kinds.len(), 16, "{kinds:?}");
+    assert_eq!(named.len(), kinds, "{named:?}");
     let live = store.live().unwrap();
     assert_eq!((live.items.len(), live.damaged.len()), (10, 0));
     assert_eq!(store.owed_count(None).unwrap(), 8);
@@ -61,12 +71,51 @@ fn daemon_04_format_1_loads_for_ever() {
     let whole = store.content(long.id, RunNumber(1), ContentKind::Prompt, 0, 10_000).unwrap().unwrap();
     assert_eq!((whole.total, whole.bytes.len() as u64), (long.spec.prompt.bytes, long.spec.prompt.bytes));
     assert_eq!(store.resolve(all[3].handle.as_str()).unwrap(), Resolved::One(all[3].id));
-    assert_eq!(store.tree_total(all.last().unwrap().id).unwrap(), 3);
+    let root = all.last().unwrap().id;
+    assert_eq!(store.tree_total(root).unwrap(), 3);
+    assert_eq!(store.tree(root).unwrap().len(), 3);
+    // The columns of newer formats say what the states say.
+    assert_eq!(format_of(&path), FORMAT);
+    assert_eq!(store.first_event().unwrap(), Cursor(1));
+    let summaries = store.summaries(None, 100).unwrap();
+    assert_eq!(summaries.len(), all.len());
+    for (summary, state) in summaries.iter().zip(all.iter().rev()) {
+        assert_eq!((summary.id, summary.updated_at), (state.id, state.updated_at));
+        assert_eq!(
+            (summary.parent, summary.root, summary.unread),
+            (state.parent, state.root, state.is_owed())
+        );
+        assert_eq!(summary.ended_at, filter::ended_at(state));
+    }
     // And it goes on from there.
     let mut samples = Samples::starting_at(500);
     let born = Samples::commit(&store, samples.birth());
     samples.run(&store, &born, &Samples::claim());
-    assert_eq!(store.head().unwrap(), Cursor(101));
+    assert_eq!(store.head().unwrap(), Cursor(events + 3));
+}
+
+#[test]
+fn daemon_08_a_damaged_row_of_an_older_format_does_not_keep_the_store_shut() {
+    let (_dir, path) = copy("v1.sqlite");
+    let damage = [
+        "UPDATE subagent SET state = '{\"half' WHERE n = 1",
+        "UPDATE subagent SET state = json_set(state, '$.updated_at', 'soon') WHERE n = 2",
+        "UPDATE subagent SET state = json_set(state, '$.updated_at', json('[7]')) WHERE n = 3",
+        "UPDATE subagent SET state = '7' WHERE live = 0",
+    ];
+    rusqlite::Connection::open(&path).unwrap().execute_batch(&damage.join("; ")).unwrap();
+    let store = SqliteStore::open(&path, &OpenOptions::default()).unwrap();
+    let summaries = store.summaries(None, 100).unwrap();
+    assert_eq!(summaries.len(), 18);
+    let ended: Vec<_> = summaries.iter().filter(|summary| summary.ended_at.is_some()).collect();
+    assert_eq!(ended.len(), 8);
+    assert!(ended.iter().all(|summary| Some(summary.updated_at) == summary.ended_at));
+    assert_eq!(store.list(&ListFilter::default()).unwrap().damaged.len(), 3 + ended.len());
+}
+
+fn format_of(path: &Path) -> u32 {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -88,7 +137,7 @@ fn daemon_04_a_newer_store_is_read_and_never_written() {
     });
     let before = std::fs::read(store.file()).unwrap();
     let StoreMode::ReadOnly { reason } = store.mode() else { panic!("it is newer") };
-    assert!(reason.contains("format 7") && reason.contains("up to 1"), "{reason}");
+    assert!(reason.contains("format 7") && reason.contains(&format!("up to {FORMAT}")), "{reason}");
     // Reads serve; what this version does not know is passed over, or set aside where it matters.
     assert_eq!(store.get(born.id).unwrap(), Some(born.clone()));
     let page = store.list(&ListFilter::default()).unwrap();
@@ -100,6 +149,8 @@ fn daemon_04_a_newer_store_is_read_and_never_written() {
     let too_new = StoreError::TooNew { found: 7, ours: FORMAT };
     assert_eq!(store.commit(&[samples.step(&born, &Samples::claim())]).unwrap_err(), too_new);
     assert_eq!(store.delete(&[born.id]).unwrap_err(), too_new);
+    assert_eq!(store.release_content(&[born.id]).unwrap_err(), too_new);
+    assert_eq!(store.prune_events(Cursor(9)).unwrap_err(), too_new);
     assert_eq!(too_new.code(), subagent_model::ErrorCode::StoreTooNew);
     let file = store.file();
     assert_eq!(std::fs::read(&file).unwrap(), before);

@@ -94,9 +94,11 @@ fn the_log_starts_anew_and_stays_short() {
             let turn = Command::Progress {
                 attempt: state.last_attempt,
                 turns: 1,
+                more: false,
                 tool_uses: 0,
                 compactions: 0,
                 usage: None,
+                position: None,
             };
             let text = Content { run: state.run.number, kind: ContentKind::Result, text: Arc::clone(&text) };
             state = Samples::commit(&*store, samples.step(&state, &turn).with_content(text));

@@ -14,9 +14,10 @@ use subagent_model::request::{DamagedRow, ListFilter};
 use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId, Timestamp};
 
 use crate::error::StoreError;
-use crate::reply::{ContentPart, ListPage, LivePage, OwedRun, Place, Resolved, StoreMode};
+use crate::filter::ended_at;
+use crate::reply::{ContentPart, ListPage, LivePage, OwedRun, Place, Resolved, StoreMode, StoredSummary};
 use crate::transition::{Committed, ContentKind, IdempotencyKey, Transition};
-use crate::{Store, filter, prefix};
+use crate::{Store, TREE_MOST, filter, prefix};
 
 /// How much a memory store keeps of what is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +48,12 @@ struct Kept {
     handles: BTreeMap<String, SubagentId>,
     keys: BTreeMap<IdempotencyKey, SubagentId>,
     children: BTreeSet<(SubagentId, SubagentId)>,
+    /// Root and member, of what has a parent.
+    members: BTreeSet<(SubagentId, SubagentId)>,
     live: BTreeSet<SubagentId>,
     /// What is owed to whom.
     owed: BTreeMap<Place, Requester>,
-    /// Ended and not owed: what may go, oldest end first.
+    /// Over: what may go once it has no children, oldest end first.
     over: BTreeSet<(Timestamp, SubagentId)>,
     /// Births below each root.
     trees: BTreeMap<SubagentId, u32>,
@@ -85,13 +88,17 @@ impl MemoryStore {
     }
 }
 
-/// When the run of an ended subagent was over.
-fn ended_at(state: &Subagent) -> Option<Timestamp> {
-    state.ended().map(|ended| ended.completed_at)
-}
-
 fn place(owed: &Owed<'_>) -> Place {
     Place { ended_at: owed.since, subagent: owed.subagent, run: owed.run }
+}
+
+/// The second of the pairs that begin with `first`, in order.
+fn below(
+    pairs: &BTreeSet<(SubagentId, SubagentId)>,
+    first: SubagentId,
+) -> impl Iterator<Item = SubagentId> + '_ {
+    let lowest = SubagentId::from_uuid(uuid::Uuid::nil());
+    pairs.range((first, lowest)..).take_while(move |(of, _)| *of == first).map(|(_, second)| *second)
 }
 
 impl Kept {
@@ -142,6 +149,7 @@ impl Kept {
                 }
                 if let Some(parent) = state.parent {
                     self.children.insert((parent, id));
+                    self.members.insert((state.root, id));
                     let born = self.trees.entry(state.root).or_default();
                     *born = born.saturating_add(1);
                 }
@@ -194,18 +202,34 @@ impl Kept {
         }
         if let Some(parent) = record.state.parent {
             self.children.remove(&(parent, id));
+            self.members.remove(&(record.state.root, id));
         }
         self.trees.remove(&id);
     }
 
     fn shrink(&mut self, capacity: Capacity) {
         while self.over.len() > capacity.ended {
-            let Some((_, oldest)) = self.over.first().copied() else { break };
+            // What has children waits for them, so that every parent is there. Their number is bounded, too.
+            let oldest = self.over.iter().map(|(_, id)| *id).find(|id| !self.has_children(*id));
+            let Some(oldest) = oldest else { break };
             self.remove(oldest);
         }
         while self.events.len() > capacity.events {
             self.events.pop_front();
         }
+    }
+
+    /// True when nothing of it is live or owed.
+    fn is_over(&self, id: SubagentId) -> bool {
+        self.records.get(&id).is_some_and(|record| !record.state.is_live() && !record.state.is_owed())
+    }
+
+    fn has_children(&self, id: SubagentId) -> bool {
+        below(&self.children, id).any(|child| child != id)
+    }
+
+    fn first_event(&self) -> Cursor {
+        self.events.front().map_or(Cursor(self.head + 1), |event| event.seq)
     }
 
     fn state(&self, id: SubagentId) -> Option<Arc<Subagent>> {
@@ -317,6 +341,25 @@ impl Store for MemoryStore {
         Ok(Cursor(self.kept().head))
     }
 
+    fn first_event(&self) -> Result<Cursor, StoreError> {
+        Ok(self.kept().first_event())
+    }
+
+    fn prune_events(&self, before: Cursor) -> Result<u64, StoreError> {
+        let mut kept = self.kept();
+        let before = before.min(Cursor(kept.head));
+        let mut pruned = 0;
+        while let Some(first) = kept.events.front() {
+            let of = first.subagent;
+            if first.seq >= before || (kept.records.contains_key(&of) && !kept.is_over(of)) {
+                break;
+            }
+            kept.events.pop_front();
+            pruned += 1;
+        }
+        Ok(pruned)
+    }
+
     fn content(
         &self,
         id: SubagentId,
@@ -339,10 +382,15 @@ impl Store for MemoryStore {
     }
 
     fn children(&self, parent: SubagentId) -> Result<Vec<SubagentId>, StoreError> {
-        let lowest = SubagentId::from_uuid(uuid::Uuid::nil());
+        Ok(below(&self.kept().children, parent).collect())
+    }
+
+    fn tree(&self, root: SubagentId) -> Result<Vec<Arc<Subagent>>, StoreError> {
         let kept = self.kept();
-        let children = kept.children.range((parent, lowest)..).take_while(|(of, _)| *of == parent);
-        Ok(children.map(|(_, child)| *child).collect())
+        let mut members: BTreeSet<_> = below(&kept.members, root).collect();
+        members.insert(root);
+        let states = members.into_iter().filter_map(|id| kept.state(id));
+        Ok(states.filter(|state| state.root == root).take(TREE_MOST as usize).collect())
     }
 
     fn tree_total(&self, root: SubagentId) -> Result<u32, StoreError> {
@@ -355,11 +403,41 @@ impl Store for MemoryStore {
         Ok(self.kept().handles.contains_key(handle.as_str()))
     }
 
+    fn summaries(&self, after: Option<SubagentId>, limit: u32) -> Result<Vec<StoredSummary>, StoreError> {
+        let kept = self.kept();
+        let newer = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let summary = |(id, record): (&SubagentId, &Record)| StoredSummary {
+            id: *id,
+            parent: record.state.parent,
+            root: record.state.root,
+            ended_at: ended_at(&record.state),
+            unread: record.state.is_owed(),
+            bytes: record.content.values().fold(0, |sum, text| sum + text.len() as u64),
+            updated_at: record.state.updated_at,
+        };
+        Ok(kept.records.range(newer).take(limit as usize).map(summary).collect())
+    }
+
+    fn release_content(&self, ids: &[SubagentId]) -> Result<u32, StoreError> {
+        let mut kept = self.kept();
+        let mut released = 0;
+        for id in ids {
+            if !kept.is_over(*id) {
+                continue;
+            }
+            if let Some(record) = kept.records.get_mut(id).filter(|record| !record.content.is_empty()) {
+                record.content.clear();
+                released += 1;
+            }
+        }
+        Ok(released)
+    }
+
     fn delete(&self, ids: &[SubagentId]) -> Result<u32, StoreError> {
         let mut kept = self.kept();
         let mut removed = 0;
         for id in ids {
-            if kept.state(*id).is_some_and(|state| state.is_ended() && !state.is_owed()) {
+            if kept.is_over(*id) && !kept.has_children(*id) {
                 kept.remove(*id);
                 removed += 1;
             }

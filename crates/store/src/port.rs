@@ -7,8 +7,11 @@ use subagent_model::request::{DamagedRow, ListFilter};
 use subagent_model::{Cursor, Event, Handle, NodeId, Requester, RunNumber, SubagentId};
 
 use crate::error::StoreError;
-use crate::reply::{ContentPart, ListPage, LivePage, OwedRun, Place, Resolved, StoreMode};
+use crate::reply::{ContentPart, ListPage, LivePage, OwedRun, Place, Resolved, StoreMode, StoredSummary};
 use crate::transition::{Committed, ContentKind, IdempotencyKey, Transition};
+
+/// The most members of a tree that are told.
+pub const TREE_MOST: u32 = 10_000;
 
 /// A store of subagents. Every method may be called from any thread; reads go on while a commit waits for the disk.
 pub trait Store: Send + Sync + 'static {
@@ -26,7 +29,8 @@ pub trait Store: Send + Sync + 'static {
     /// A page of subagents, newest first by id. What is asked for is joined by "and"; `before` continues a page.
     fn list(&self, filter: &ListFilter) -> Result<ListPage, StoreError>;
 
-    /// Everything that has not ended. Costs nothing for what has.
+    /// Everything that is live: its run is open, a process of it lives, or a message waits for its next run. Costs
+    /// nothing for the rest.
     fn live(&self) -> Result<LivePage, StoreError>;
 
     /// Ended runs that are not acknowledged yet, oldest end first, of one requester or of all: each is addressed to
@@ -48,7 +52,16 @@ pub trait Store: Send + Sync + 'static {
     /// Number of the last event.
     fn head(&self) -> Result<Cursor, StoreError>;
 
-    /// A part of a whole text; `None` when it was never too long for its preview.
+    /// Number of the oldest event that is still there; the one after [`Self::head`] when there is none. Who has read up
+    /// to a position before its predecessor has missed what was dropped.
+    fn first_event(&self) -> Result<Cursor, StoreError>;
+
+    /// Drops the oldest events: those with lower numbers than `before`, and says how many. It stops at the first event
+    /// of a subagent that is live or owes a result, and the last event of all always stays, so that numbers go on.
+    /// Others may commit between two portions of it.
+    fn prune_events(&self, before: Cursor) -> Result<u64, StoreError>;
+
+    /// A part of a whole text; `None` when it was never too long for its preview, or was released.
     fn content(
         &self,
         id: SubagentId,
@@ -64,6 +77,10 @@ pub trait Store: Send + Sync + 'static {
     /// The children of a subagent, oldest first.
     fn children(&self, parent: SubagentId) -> Result<Vec<SubagentId>, StoreError>;
 
+    /// The members of a tree that are stored, the root included, oldest first by id; [`TREE_MOST`] at most. It goes by
+    /// the root that each names, so links that are broken or go in circles do no harm. Damaged rows are left out.
+    fn tree(&self, root: SubagentId) -> Result<Vec<Arc<Subagent>>, StoreError>;
+
     /// Births in a tree over its whole life, the root included. Deleting members does not lower it; deleting the root
     /// forgets it.
     fn tree_total(&self, root: SubagentId) -> Result<u32, StoreError>;
@@ -71,8 +88,17 @@ pub trait Store: Send + Sync + 'static {
     /// True when a subagent has this handle.
     fn handle_taken(&self, handle: &Handle) -> Result<bool, StoreError>;
 
-    /// Removes records with their texts and keys, and says how many. What has not ended, owes a result of any run, or is not
-    /// there is passed over. Events stay, so that cursors have no gaps.
+    /// What retention has to know of each subagent, oldest first by id; `after` continues behind one. Cheap: no state is
+    /// read, so damaged rows are told as well.
+    fn summaries(&self, after: Option<SubagentId>, limit: u32) -> Result<Vec<StoredSummary>, StoreError>;
+
+    /// Drops the whole texts of subagents, of all their runs, and says of how many there were any. What is live, owes a
+    /// result of any run, or is not there is passed over. Records stay, with their previews.
+    fn release_content(&self, ids: &[SubagentId]) -> Result<u32, StoreError>;
+
+    /// Removes records with their texts and keys, and says how many. What is live, owes a result of any run, has a child
+    /// that is still stored, or is not there is passed over: children go before their parents. Events stay, so that
+    /// cursors have no gaps.
     fn delete(&self, ids: &[SubagentId]) -> Result<u32, StoreError>;
 
     /// Everything that reads have found to be damaged so far. It looks for nothing: [`crate::audit()`] does.

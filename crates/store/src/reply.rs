@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use subagent_core::delivery::owed;
+use subagent_core::retention::Summary;
 use subagent_core::run::Subagent;
 use subagent_model::request::DamagedRow;
 use subagent_model::{Handle, RunNumber, SubagentId, Timestamp};
@@ -50,7 +51,7 @@ pub struct ListPage {
     pub damaged: Vec<DamagedRow>,
 }
 
-/// Everything that has not ended, oldest first.
+/// Everything that is live, oldest first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LivePage {
     /// The states.
@@ -92,6 +93,39 @@ pub struct Place {
     pub subagent: SubagentId,
     /// Its run.
     pub run: RunNumber,
+}
+
+/// What retention has to know of a subagent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredSummary {
+    /// Identity.
+    pub id: SubagentId,
+    /// Its parent.
+    pub parent: Option<SubagentId>,
+    /// Root of its tree.
+    pub root: SubagentId,
+    /// When its current run was over; none while it is live.
+    pub ended_at: Option<Timestamp>,
+    /// A result of any of its runs waits to be consumed.
+    pub unread: bool,
+    /// Bytes of the whole texts that are held for it.
+    pub bytes: u64,
+    /// When it changed last.
+    pub updated_at: Timestamp,
+}
+
+impl StoredSummary {
+    /// What a sweep looks at; `beside` are bytes that are held for it outside of the store.
+    pub fn for_sweep(&self, beside: u64) -> Summary {
+        Summary {
+            id: self.id,
+            parent: self.parent,
+            ended_at: self.ended_at,
+            updated_at: self.updated_at,
+            unread: self.unread,
+            heavy_bytes: self.bytes.saturating_add(beside),
+        }
+    }
 }
 
 /// A part of a whole text. It may begin and end in the middle of a character.

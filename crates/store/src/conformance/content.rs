@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use subagent_core::run::Command;
-use subagent_model::{BoundedText, Outcome, RunNumber};
+use subagent_model::{Outcome, RunNumber};
 
 use super::Samples;
 use crate::{Content, ContentKind, Store};
@@ -50,8 +50,7 @@ pub fn texts_belong_to_their_run<H: Deref<Target: Store + Sized>>(make: impl Fn(
     let state = Samples::commit(&*store, birth);
     let other = Samples::commit(&*store, samples.birth());
     let ended = samples.end(&*store, &state, Outcome::Completed);
-    let resume =
-        Command::Resume { prompt: BoundedText::whole("go on").unwrap(), requester: ended.requester.clone() };
+    let resume = Samples::resume(&ended.requester);
     let resume = samples.step(&ended, &resume);
     let resume = resume.with_content(content(2, ContentKind::Prompt, "second prompt"));
     let state = Samples::commit(&*store, resume);

@@ -2,11 +2,11 @@
 
 use std::ops::Deref;
 
-use subagent_core::run::Command;
-use subagent_model::{Cause, Cursor, Mode, Outcome, Requester, RunNumber, Timestamp};
+use subagent_core::run::{Command, Subagent};
+use subagent_model::{Cause, Cursor, EventKind, Mode, Outcome, Requester, RunNumber, Timestamp};
 
 use super::Samples;
-use crate::{OwedRun, Store};
+use crate::{OwedRun, Store, Transition};
 
 /// An end is owed until it is acknowledged, claims of carriers notwithstanding; nobody is owed a detached one.
 pub fn ends_are_owed_until_acknowledged<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
@@ -109,7 +109,7 @@ pub fn every_run_is_owed_to_its_own_requester<H: Deref<Target: Store + Sized>>(m
     let stopped = samples.run(
         &*store,
         &third,
-        &Command::Stop { actor: String::from("user:1000"), cause: Cause::Requested },
+        &Command::Stop { actor: String::from("user:1000"), cause: Cause::Requested, drop_follow_ups: false },
     );
     assert_eq!(counts(), [3, 2, 1]);
     // Receipts in any order; what is left is owed as before, and keeps the record.
@@ -124,4 +124,43 @@ pub fn every_run_is_owed_to_its_own_requester<H: Deref<Target: Store + Sized>>(m
     samples.run(&*store, &state, &receipt(2, &you));
     assert_eq!((counts(), store.owed(None, None, 10).unwrap()), ([0, 0, 0], vec![]));
     assert_eq!(store.delete(&[state.id]).unwrap(), 1);
+}
+
+/// A run that is owed to someone else from now on, live or ended, current or earlier, is theirs and no longer the first
+/// one's; when it was over stays.
+pub fn an_escalated_result_is_owed_to_the_next<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
+    let store = make();
+    let mut samples = Samples::default();
+    let born = Samples::commit(&*store, samples.birth());
+    let (me, boss) = (born.requester.clone(), Requester::from("boss"));
+    let counts = || [None, Some(&me), Some(&boss)].map(|who| store.owed_count(who).unwrap());
+    let mut escalate = |state: &Subagent, run| {
+        let fact = EventKind::DeliveryEscalated { of_run: RunNumber(run), to: boss.clone() };
+        let step = Transition::step(state, vec![fact], samples.now()).unwrap();
+        Samples::commit(&*store, step)
+    };
+    let mut others = Samples::starting_at(100);
+    let ended = others.end(&*store, &born, Outcome::Completed);
+    assert_eq!(counts(), [1, 1, 0]);
+    let before = OwedRun::of(&ended)[0].place();
+    let escalated = escalate(&ended, 1);
+    assert_eq!(counts(), [1, 0, 1]);
+    let owed = store.owed(Some(&boss), None, 10).unwrap();
+    assert_eq!(owed, OwedRun::of(&escalated));
+    assert_eq!(owed[0].place(), before);
+    assert_eq!(store.owed(Some(&me), None, 10).unwrap(), vec![]);
+    // Of an earlier run, while a later one is live; the later one is not touched.
+    let resumed = others.run(&*store, &escalated, &Samples::resume(&me));
+    let ended = others.end(&*store, &resumed, Outcome::Completed);
+    let third = others.run(&*store, &ended, &Samples::resume(&me));
+    assert_eq!(counts(), [2, 1, 1]);
+    let state = escalate(&third, 2);
+    assert_eq!(counts(), [2, 0, 2]);
+    let runs: Vec<_> = store.owed(Some(&boss), None, 10).unwrap().iter().map(|owed| owed.run.0).collect();
+    assert_eq!(runs, [1, 2]);
+    // What is acknowledged leaves, under whichever name it stood.
+    let receipt = Command::Acknowledge { run: RunNumber(2), by: boss.clone() };
+    let state = others.run(&*store, &state, &receipt);
+    assert_eq!(counts(), [1, 0, 1]);
+    assert_eq!(store.owed(None, None, 10).unwrap(), OwedRun::of(&state));
 }

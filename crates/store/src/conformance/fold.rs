@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use subagent_core::delivery;
 use subagent_core::run::{Command, Phase, Subagent, decide, fold};
-use subagent_model::{AttemptNumber, Cause, Cursor, Outcome, RunNumber, Timestamp, Usage};
+use subagent_model::{AttemptNumber, Cause, Cursor, Outcome, Requester, RunNumber, Timestamp, Usage};
 
 use super::Samples;
 use crate::{OwedRun, Store, Transition, audit};
@@ -15,10 +16,10 @@ pub fn events_fold_to_the_stored_state<H: Deref<Target: Store + Sized>>(make: im
     let mut samples = Samples::default();
     let mut chance = Chance(0x5eed);
     let mut states: Vec<Arc<Subagent>> = Vec::new();
-    for _ in 0..150 {
+    for _ in 0..250 {
         let mut batch: Vec<Transition> = Vec::new();
         for _ in 0..=chance.below(6) {
-            if states.is_empty() || chance.below(5) == 0 {
+            if states.is_empty() || chance.below(12) == 0 {
                 let birth = if states.is_empty() || chance.below(2) == 0 {
                     samples.birth()
                 } else {
@@ -56,6 +57,11 @@ pub fn events_fold_to_the_stored_state<H: Deref<Target: Store + Sized>>(make: im
     assert!(owed.iter().any(|owed| owed.run < owed.state.run.number), "no earlier run is owed");
     assert_eq!(store.owed(None, None, u32::MAX).unwrap(), owed);
     assert_eq!(store.owed_count(None).unwrap(), owed.len() as u64);
+    let boss = Requester::from("boss");
+    let theirs = states.iter().flat_map(|state| delivery::owed(state)).filter(|owed| *owed.requester == boss);
+    let theirs = theirs.count() as u64;
+    assert!(theirs > 0, "nothing was escalated");
+    assert_eq!(store.owed_count(Some(&boss)).unwrap(), theirs);
     let seen = audit(&*store).unwrap();
     assert_eq!(
         (seen.records, seen.events, seen.problems),
@@ -68,14 +74,22 @@ fn command(chance: &mut Chance, state: &Subagent) -> Command {
     // Now and then a receipt for an earlier run.
     let run = RunNumber(state.run.number.0.saturating_sub(u32::from(chance.below(3) == 0)));
     let carrier = String::from("sse");
-    match chance.below(14) {
+    match chance.below(18) {
         0 | 1 => Samples::claim(),
         2 | 3 => Command::Started { attempt, process: None },
         4 => Command::Renew { attempt, lease_until: Timestamp::never() },
         5 | 6 => {
             let cost_usd = Some(0.1 + 0.000_37 * f64::from(attempt.0));
             let used = Usage { input: 3, output: 5, cache_write: 7, cache_read: 11, total: 15, cost_usd };
-            Command::Progress { attempt, turns: 1, tool_uses: 2, compactions: 0, usage: Some(used) }
+            Command::Progress {
+                attempt,
+                turns: 1,
+                more: false,
+                tool_uses: 2,
+                compactions: 0,
+                usage: Some(used),
+                position: None,
+            }
         }
         7 => Command::Requeue {
             attempt,
@@ -87,17 +101,27 @@ fn command(chance: &mut Chance, state: &Subagent) -> Command {
         8 => {
             let conclusion = Samples::conclude(attempt, Outcome::Completed, "é漢🦀 \"done\"\n");
             match conclusion {
-                Command::Conclude { attempt, conclusion, .. } => {
-                    Command::Conclude { attempt, conclusion, children_live: chance.below(2) == 0 }
-                }
+                Command::Conclude { attempt, conclusion, .. } => Command::Conclude {
+                    attempt,
+                    conclusion,
+                    children_live: chance.below(2) == 0,
+                    max_attempts: 3,
+                },
                 other => other,
             }
         }
-        9 => Command::Stop { actor: String::from("me"), cause: Cause::Requested },
-        10 if matches!(state.run.phase, Phase::Waiting { .. }) => Command::ChildrenEnded,
-        10 => Command::Gone { attempt, evidence: String::from("nothing is left") },
+        9 => Command::Stop { actor: String::from("me"), cause: Cause::Requested, drop_follow_ups: false },
+        10 if matches!(state.run.phase, Phase::Waiting { .. }) => Command::ChildrenEnded { unread: 0 },
+        10 => Command::Gone {
+            attempt,
+            evidence: String::from("nothing is left"),
+            children_live: false,
+            max_attempts: 3,
+        },
         11 => Command::ClaimDelivery { run, carrier, until: Timestamp::never() },
         12 => Command::Acknowledge { run, by: state.requester.clone() },
+        13..=15 => Samples::opened(attempt),
+        16 => Command::Escalate { run, to: Requester::from("boss") },
         _ => Samples::resume(&state.requester),
     }
 }

@@ -70,7 +70,11 @@ pub fn filters_are_joined_by_and<H: Deref<Target: Store + Sized>>(make: impl Fn(
             0 => drop(samples.end(&*store, &state, Outcome::Completed)),
             1 => drop(samples.end(&*store, &state, Samples::failure())),
             2 => {
-                let stop = Command::Stop { actor: String::from("me"), cause: Cause::Requested };
+                let stop = Command::Stop {
+                    actor: String::from("me"),
+                    cause: Cause::Requested,
+                    drop_follow_ups: false,
+                };
                 samples.run(&*store, &state, &stop);
             }
             3 => drop(samples.run(&*store, &state, &Samples::claim())),
@@ -91,18 +95,21 @@ pub fn filters_are_joined_by_and<H: Deref<Target: Store + Sized>>(make: impl Fn(
     for status in statuses {
         for live in [false, true] {
             for parent in [None, Some(root.id), Some(Samples::id(999))] {
-                for requester in [None, Some("someone"), Some("user:1000"), Some("nobody")] {
-                    let filter = ListFilter {
-                        status: status.clone(),
-                        live,
-                        parent,
-                        requester: requester.map(str::to_owned),
-                        ..ListFilter::default()
-                    };
-                    let matching = states.iter().filter(|state| crate::filter::matches(&filter, state));
-                    let matching: Vec<_> = matching.map(|state| state.id).collect();
-                    for limit in [3, 100] {
-                        assert_eq!(walk(&*store, &filter, limit), matching, "{filter:?}");
+                for root in [None, Some(root.id), Some(all[0]), Some(Samples::id(999))] {
+                    for requester in [None, Some("someone"), Some("user:1000"), Some("nobody")] {
+                        let filter = ListFilter {
+                            status: status.clone(),
+                            live,
+                            root,
+                            parent,
+                            requester: requester.map(str::to_owned),
+                            ..ListFilter::default()
+                        };
+                        let matching = states.iter().filter(|state| crate::filter::matches(&filter, state));
+                        let matching: Vec<_> = matching.map(|state| state.id).collect();
+                        for limit in [3, 100] {
+                            assert_eq!(walk(&*store, &filter, limit), matching, "{filter:?}");
+                        }
                     }
                 }
             }
@@ -126,8 +133,6 @@ pub fn live_ones_are_told<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H)
     let one = samples.end(&*store, &one, Outcome::Completed);
     assert_eq!(live(), vec![two.clone()]);
     let one = samples.acknowledge(&*store, &one);
-    let prompt = subagent_model::BoundedText::whole("go on").unwrap();
-    let requester = one.requester.clone();
-    let one = samples.run(&*store, &one, &Command::Resume { prompt, requester });
+    let one = samples.run(&*store, &one, &Samples::resume(&one.requester));
     assert_eq!(live(), vec![one, two]);
 }

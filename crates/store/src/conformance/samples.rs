@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use subagent_core::run::{Birth, Command, Subagent, accept, decide};
 use subagent_model::{
-    AttemptNumber, BoundedText, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode, NodeId,
-    Outcome, Quality, Requester, SpawnSpec, SubagentId, Timestamp,
+    AttemptNumber, BoundedText, Budget, Capabilities, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts,
+    Handle, Mode, NodeId, OnLoss, Outcome, Permissions, Quality, Requester, SpawnSpec, StallPolicy,
+    SubagentId, Talk, Timestamp, TreeBudget,
 };
 use uuid::Uuid;
 
@@ -98,7 +99,7 @@ impl Samples {
     /// The next run, asked for by `requester`.
     pub fn resume(requester: &Requester) -> Command {
         let prompt = BoundedText::whole("go on").unwrap();
-        Command::Resume { prompt, requester: requester.clone() }
+        Command::Resume { prompt, requester: requester.clone(), key: None }
     }
 
     /// The end of an attempt with this outcome.
@@ -110,7 +111,7 @@ impl Samples {
             marks: Vec::new(),
             exit: Some(ExitFacts { code: Some(0), signal: None, at: None }),
         };
-        Command::Conclude { attempt, conclusion: Box::new(conclusion), children_live: false }
+        Command::Conclude { attempt, conclusion: Box::new(conclusion), children_live: false, max_attempts: 3 }
     }
 
     /// A failure.
@@ -121,6 +122,7 @@ impl Samples {
                 message: String::from("it ended with code 1"),
                 detail: None,
                 retryable: false,
+                reset_at: None,
                 exit: None,
             },
         }
@@ -138,11 +140,17 @@ impl Samples {
         Self::commit(store, self.step(state, command))
     }
 
-    /// Commits claim, start and end of the current run.
+    /// The session of an attempt is there: by it the next run goes on.
+    pub fn opened(attempt: AttemptNumber) -> Command {
+        Command::Opened { attempt, session: Some(String::from("session-1")) }
+    }
+
+    /// Commits claim, start, session and end of the current run.
     pub fn end(&mut self, store: &impl Store, state: &Subagent, outcome: Outcome) -> Arc<Subagent> {
         let state = self.run(store, state, &Self::claim());
         let attempt = state.last_attempt;
         let state = self.run(store, &state, &Command::Started { attempt, process: None });
+        let state = self.run(store, &state, &Self::opened(attempt));
         self.run(store, &state, &Self::conclude(attempt, outcome, "done"))
     }
 
@@ -171,12 +179,22 @@ fn spec() -> SpawnSpec {
             args: vec![String::from("-c"), String::from("cat")],
             prompt_via: subagent_model::PromptVia::Stdin,
             result: subagent_model::ResultFrom::WholeOutput,
+            talk: Talk::None,
         }),
         mode: Mode::Async,
         cwd: "/home/someone/project".into(),
         env: [(String::from("PATH"), String::from("/usr/bin:/bin"))].into(),
         secret_env: Vec::new(),
         deadline_ms: Some(600_000),
+        budget: Budget::default(),
+        tree_budget: TreeBudget::default(),
+        permissions: Permissions::default(),
+        on_loss: OnLoss::default(),
+        stall: StallPolicy::default(),
+        idle_ms: None,
+        output_schema: None,
+        can: Capabilities { resume: true, warm: true, ..Capabilities::default() },
+        account: None,
         labels: [(String::from("why"), String::from("sample"))].into(),
         durable: true,
     }

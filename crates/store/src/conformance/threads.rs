@@ -110,5 +110,13 @@ pub fn readers_see_whole_commits<H: Deref<Target: Store + Sized>>(make: impl Fn(
 }
 
 fn turn(state: &Subagent) -> Command {
-    Command::Progress { attempt: state.last_attempt, turns: 1, tool_uses: 0, compactions: 0, usage: None }
+    Command::Progress {
+        attempt: state.last_attempt,
+        turns: 1,
+        more: false,
+        tool_uses: 0,
+        compactions: 0,
+        usage: None,
+        position: None,
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use subagent_core::retention::{Policy, sweep};
 use subagent_core::run::Command;
 use subagent_model::{Cursor, Outcome, RunNumber};
 
@@ -31,10 +32,99 @@ pub fn trees_are_counted<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) 
     assert_eq!(store.delete(&[second.id]).unwrap(), 1);
     assert_eq!(store.children(root.id).unwrap(), vec![first.id]);
     assert_eq!(store.tree_total(root.id).unwrap(), 4, "the limit holds for the whole life of a tree");
-    let ended = samples.end(&*store, &root, Outcome::Completed);
-    samples.acknowledge(&*store, &ended);
-    assert_eq!(store.delete(&[root.id]).unwrap(), 1);
+    let over: Vec<_> = [&grandchild, &first, &root]
+        .map(|state| {
+            let ended = samples.end(&*store, state, Outcome::Completed);
+            samples.acknowledge(&*store, &ended).id
+        })
+        .into();
+    assert_eq!(store.delete(&over).unwrap(), 3);
     assert_eq!(store.tree_total(root.id).unwrap(), 0);
+}
+
+/// Everything of a tree, whoever its parent is, oldest first; nothing of others.
+pub fn members_of_a_tree_are_told<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
+    let store = make();
+    let mut samples = Samples::default();
+    let root = Samples::commit(&*store, samples.birth());
+    let other = Samples::commit(&*store, samples.birth());
+    let (one, two) = (samples.child(&root), samples.child(&root));
+    let child = one.state.clone();
+    store.commit(&[two.clone(), one]).unwrap();
+    let grandchild = Samples::commit(&*store, samples.child(&child));
+    let below_other = Samples::commit(&*store, samples.child(&other));
+    let ended = samples.end(&*store, &child, Outcome::Completed);
+    assert_eq!(
+        store.tree(root.id).unwrap(),
+        vec![root.clone(), ended, two.state.clone(), grandchild.clone()]
+    );
+    assert_eq!(store.tree(other.id).unwrap(), vec![other.clone(), below_other]);
+    for no_root in [child.id, grandchild.id, Samples::id(999)] {
+        assert_eq!(store.tree(no_root).unwrap(), vec![]);
+    }
+    // A list asks for the same, and for less.
+    let list = |filter: ListFilter| {
+        let page = store.list(&filter).unwrap();
+        page.items.iter().map(|state| state.id).collect::<Vec<_>>()
+    };
+    let of_root = ListFilter { root: Some(root.id), ..ListFilter::default() };
+    assert_eq!(list(of_root.clone()), [grandchild.id, two.state.id, child.id, root.id]);
+    assert_eq!(list(ListFilter { live: true, ..of_root.clone() }), [grandchild.id, two.state.id, root.id]);
+    assert_eq!(list(ListFilter { parent: Some(child.id), ..of_root.clone() }), [grandchild.id]);
+    assert_eq!(list(ListFilter { root: Some(other.id), parent: Some(child.id), ..of_root.clone() }), []);
+    assert_eq!(list(ListFilter { limit: Some(1), before: Some(child.id), ..of_root }), [root.id]);
+}
+
+/// REC-10: damaged links go in a circle; nothing follows them round.
+pub fn a_loop_of_parents_ends_every_walk<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
+    let store = make();
+    let mut samples = Samples::default();
+    let (one, two, own) = (Samples::id(1), Samples::id(2), Samples::id(3));
+    let mut born = |parent| {
+        let birth = samples.birth_with(|birth| {
+            birth.parent = Some(parent);
+            birth.root = if parent == own { own } else { one };
+        });
+        Samples::commit(&*store, birth)
+    };
+    let states = [born(two), born(one), born(own)];
+    assert_eq!([one, two, own].map(|id| store.children(id).unwrap()), [vec![two], vec![one], vec![own]]);
+    assert_eq!(store.tree(one).unwrap(), states[..2]);
+    assert_eq!(store.tree(own).unwrap(), states[2..]);
+    let rooted = |root| store.list(&ListFilter { root: Some(root), ..ListFilter::default() }).unwrap();
+    assert_eq!((rooted(one).items.len(), rooted(own).items.len()), (2, 1), "each is one row");
+    assert_eq!(store.list(&ListFilter::default()).unwrap().items.len(), 3);
+    for state in &states {
+        let ended = samples.end(&*store, state, Outcome::Completed);
+        samples.acknowledge(&*store, &ended);
+    }
+    // Each of the two has a child that is stored.
+    assert_eq!(store.delete(&[one, two]).unwrap(), 0);
+    assert_eq!(store.delete(&[own]).unwrap(), 1);
+    let facts: Vec<_> =
+        store.summaries(None, 10).unwrap().iter().map(|summary| summary.for_sweep(0)).collect();
+    let all = Policy { heavy_ms: 0, record_ms: 0, heavy_bytes: 0, events_ms: 0 };
+    assert_eq!(sweep(samples.now(), &all, &facts).records, []);
+}
+
+/// What is below something that goes would have nobody to be told, stopped or counted by.
+pub fn a_parent_goes_after_its_children<H: Deref<Target: Store + Sized>>(make: impl Fn() -> H) {
+    let store = make();
+    let mut samples = Samples::default();
+    let root = Samples::commit(&*store, samples.birth());
+    let child = Samples::commit(&*store, samples.child(&root));
+    let live = Samples::commit(&*store, samples.child(&child));
+    for state in [&root, &child] {
+        let ended = samples.end(&*store, state, Outcome::Completed);
+        samples.acknowledge(&*store, &ended);
+    }
+    let upwards = [live.id, child.id, root.id];
+    assert_eq!(store.delete(&upwards).unwrap(), 0, "the lowest is live");
+    let ended = samples.end(&*store, &live, Outcome::Completed);
+    assert_eq!(store.delete(&upwards).unwrap(), 0, "the lowest is unread");
+    samples.acknowledge(&*store, &ended);
+    assert_eq!(store.delete(&[root.id, child.id]).unwrap(), 0);
+    assert_eq!(store.delete(&upwards).unwrap(), 3);
 }
 
 /// What lives or is owed stays; what goes takes texts and names with it and leaves its events.

@@ -43,6 +43,12 @@ fn world() -> World {
             log_limit: 1 << 20,
             lease: Duration::from_mins(10),
             version: String::from("bench"),
+            escalate_after: Duration::from_mins(1),
+            tell_after: EngineConfig::TELL_AFTER,
+            look_every: Duration::from_secs(5),
+            child_limits: vec![],
+            retention: subagent_runtime::Retention::default(),
+            hooks: subagent_runtime::hooks::Hooks::default(),
         };
         let registry = Registry::default().with(Exec).with(Scripted::default());
         let engine = Engine::start(config, store, registry, Some(pool)).await.unwrap();
@@ -58,6 +64,7 @@ fn request(durable: bool, scripted: bool) -> SpawnRequest {
         args: vec![],
         prompt_via: PromptVia::Stdin,
         result: ResultFrom::WholeOutput,
+        talk: subagent_model::Talk::None,
     };
     SpawnRequest {
         provider: String::from(if scripted { "scripted" } else { "exec" }),

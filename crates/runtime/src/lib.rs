@@ -8,5 +8,7 @@ mod engine;
 mod runtime;
 
 pub use engine::{Engine, EngineConfig, Graces, Shutdown, StartError};
-pub use runtime::{AckReply, AckTarget, Caller, Runtime, SpawnReply};
+pub use runtime::{AckReply, AckTarget, Caller, EventPage, ResumeReply, Runtime, SpawnReply};
 pub use subagent_core::admission::Limits;
+pub use subagent_core::retention::Policy as Retention;
+pub use subagent_hooks as hooks;

@@ -37,7 +37,7 @@ async fn sm_10_events_come_in_order_with_numbers_without_gaps() {
     let id = world.engine.spawn(&me(), waiting(shell("true"))).await.unwrap().record.id;
     world.engine.ack(&me(), vec![id], false).await.unwrap();
     assert_eq!(world.kinds(id).await, ["accepted", "queued", "claimed", "started", "ended", "acknowledged"]);
-    let events = world.engine.events(Cursor(0), 1_000, None).await.unwrap();
+    let events = world.engine.events(&me(), Cursor(0), 1_000, None).await.unwrap().items;
     let numbers: Vec<_> = events.iter().map(|event| event.seq.0).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
 }
@@ -49,7 +49,7 @@ async fn stop_01_a_queued_run_ends_at_once_and_never_starts() {
     let second = world.spawn(scripted("say never")).await;
     let third = world.spawn(scripted("say third")).await;
     assert_eq!(world.status(second).await, Status::Queued);
-    assert_eq!(world.engine.queue_position(third).await.unwrap(), Some(1));
+    assert_eq!(world.engine.queue_place(&me(), third).await.unwrap().ahead, Some(1));
     let stop = world.engine.stop(&me(), second, StopRequest::default()).await.unwrap();
     assert!(stop.accepted && stop.record.status == Status::Stopped);
     assert_eq!(stop.record.marks, [Mark::NeverStarted]);
@@ -57,7 +57,7 @@ async fn stop_01_a_queued_run_ends_at_once_and_never_starts() {
     world.fake.gate("a").open();
     assert_eq!(world.ended(third).await.result.unwrap().preview, "third");
     assert_eq!(world.status(first).await, Status::Completed);
-    let inbox = world.engine.inbox(&me(), 10).await.unwrap();
+    let inbox = world.engine.inbox(&me(), 10, None).await.unwrap();
     assert_eq!(inbox.len(), 3, "a run that never started gives a notice too");
 }
 
@@ -76,7 +76,7 @@ async fn queue_is_bounded_and_says_its_numbers() {
 async fn stop_06_the_reply_never_waits_for_the_child() {
     let world = world(Limits::default()).await;
     let id = world.spawn(shell("trap '' TERM; while :; do sleep 1; done")).await;
-    until_async("the child", || async { world.engine.get(id).await.unwrap().started_at }).await;
+    until_async("the child", || async { world.engine.get(&me(), id).await.unwrap().started_at }).await;
     let begun = Instant::now();
     let stop = world.engine.stop(&me(), id, StopRequest::default()).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2));
@@ -85,7 +85,7 @@ async fn stop_06_the_reply_never_waits_for_the_child() {
     assert!(!again.accepted, "a second stop changes nothing");
     let record = world.ended(id).await;
     assert_eq!(record.status, Status::Stopped);
-    assert_eq!(record.stop.unwrap().actor, "me");
+    assert_eq!(record.stop.unwrap().actor, "user:me");
     assert!(record.completed_at.unwrap() <= record.exited_at.unwrap(), "over when stopped, gone later");
     assert_eq!(record.attempts[0].exit.unwrap().signal, Some(9));
 }
@@ -96,7 +96,7 @@ async fn sm_02_what_a_stopped_child_still_says_is_kept_as_partial() {
     let id =
         world.spawn(shell("trap 'echo late; exit 0' TERM; echo early; while :; do sleep 0.05; done")).await;
     until_async("output", || async {
-        let page = world.engine.output(id, 0, None).await.unwrap();
+        let page = world.engine.output(&me(), id, 0, None).await.unwrap();
         page.parts.iter().any(|part| part.text.contains("early")).then_some(())
     })
     .await;
@@ -121,7 +121,7 @@ async fn sm_13_a_panic_ends_one_run_and_no_other() {
 async fn a_closure_that_ignores_its_cancellation_is_dropped() {
     let world = world(Limits::default()).await;
     let id = world.spawn(scripted("hang")).await;
-    until_async("the start", || async { world.engine.get(id).await.unwrap().started_at }).await;
+    until_async("the start", || async { world.engine.get(&me(), id).await.unwrap().started_at }).await;
     world.engine.stop(&me(), id, StopRequest::default()).await.unwrap();
     assert_eq!(world.ended(id).await.status, Status::Stopped);
 }
@@ -131,7 +131,7 @@ async fn sm_14_a_child_killed_from_outside_is_settled_by_an_event() {
     let world = world(Limits::default()).await;
     let id = world.spawn(shell("exec sleep 60")).await;
     let pid = until_async("the child", || async {
-        Some(world.engine.get(id).await.unwrap().attempts.first()?.process.clone()?.pid)
+        Some(world.engine.get(&me(), id).await.unwrap().attempts.first()?.process.clone()?.pid)
     })
     .await;
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -163,7 +163,7 @@ async fn proc_01_a_bad_working_directory_is_one_clear_refusal() {
         let refusal = world.engine.spawn(&me(), request).await.unwrap_err();
         assert_eq!(refusal.code, ErrorCode::InvalidCwd, "{cwd:?}");
     }
-    assert_eq!(world.engine.list(ListFilter::default()).await.unwrap().items.len(), 0);
+    assert_eq!(world.engine.list(&me(), ListFilter::default()).await.unwrap().items.len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,22 +184,22 @@ async fn result_02_a_wait_that_is_given_up_leaves_the_child_and_the_notice() {
     let world = world(Limits::default()).await;
     let id = world.spawn(scripted("gate a\nsay kept")).await;
     let waiter = world.engine.clone();
-    let wait = tokio::spawn(async move { waiter.wait(id, WaitOptions::default()).await });
+    let wait = tokio::spawn(async move { waiter.wait(&me(), id, WaitOptions::default()).await });
     wait.abort();
     let _ = wait.await;
     let short = WaitOptions { run: None, timeout_ms: Some(20) };
-    assert!(!world.engine.wait(id, short).await.unwrap().ended);
+    assert!(!world.engine.wait(&me(), id, short).await.unwrap().ended);
     world.fake.gate("a").open();
     world.ended(id).await;
-    assert_eq!(world.engine.inbox(&me(), 10).await.unwrap().len(), 1);
+    assert_eq!(world.engine.inbox(&me(), 10, None).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn result_11_only_the_requester_can_consume() {
     let world = world(Limits::default()).await;
     let id = world.engine.spawn(&me(), waiting(scripted("say mine"))).await.unwrap().record.id;
-    let other = Caller { requester: Requester::from("other") };
-    assert!(world.engine.inbox(&other, 10).await.unwrap().is_empty());
+    let other = Caller { requester: Requester::from("user:other") };
+    assert!(world.engine.inbox(&other, 10, None).await.unwrap().is_empty());
     let reply = world.engine.ack(&other, vec![id], false).await.unwrap();
     assert_eq!(reply.refused[0].code, ErrorCode::NotYours);
     let reply = world.engine.ack(&me(), vec![id], false).await.unwrap();
@@ -219,7 +219,7 @@ async fn result_13_every_run_is_told_and_consumed_by_itself() {
     let ended = samples.end(&**store, &first, Outcome::Completed);
     let resumed = samples.run(&**store, &ended, &Samples::resume(&first.requester));
     let told = || async {
-        let inbox = engine.inbox(&caller, 10).await.unwrap();
+        let inbox = engine.inbox(&caller, 10, None).await.unwrap();
         inbox.iter().map(|item| (item.delivery_id.clone(), item.record.status)).collect::<Vec<_>>()
     };
     let (first, second) = (format!("{id}.1"), format!("{id}.2"));
@@ -228,12 +228,15 @@ async fn result_13_every_run_is_told_and_consumed_by_itself() {
     assert_eq!(told().await, [(first.clone(), Status::Completed), (second, Status::Error)]);
     // Each run by itself: a wait, a result.
     let options = WaitOptions { run: Some(one), timeout_ms: Some(0) };
-    let waited = engine.wait(id, options).await.unwrap();
+    let waited = engine.wait(&me(), id, options).await.unwrap();
     assert!(waited.ended && waited.run == one);
     assert_eq!((waited.record.status, waited.record.run), (Status::Completed, one));
-    assert_eq!(engine.result(id, None, 0, 100).await.unwrap().run, two);
-    assert_eq!(engine.result(id, Some(one), 0, 100).await.unwrap().run, one);
-    assert_eq!(engine.result(id, Some(RunNumber(3)), 0, 100).await.unwrap_err().code, ErrorCode::NotFound);
+    assert_eq!(engine.result(&me(), id, None, 0, 100).await.unwrap().run, two);
+    assert_eq!(engine.result(&me(), id, Some(one), 0, 100).await.unwrap().run, one);
+    assert_eq!(
+        engine.result(&me(), id, Some(RunNumber(3)), 0, 100).await.unwrap_err().code,
+        ErrorCode::NotFound
+    );
     // The receipt for one is none for the other.
     let reply = engine.ack_run(&caller, id, two, false).await.unwrap();
     assert_eq!((reply.acknowledged, reply.unconsumed), (vec![id], 1));
@@ -260,7 +263,7 @@ async fn result_06_many_ends_at_once_are_all_in_the_inbox() {
         world.ended(*id).await;
     }
     let mut owed: Vec<_> =
-        world.engine.inbox(&me(), 100).await.unwrap().iter().map(|item| item.record.id).collect();
+        world.engine.inbox(&me(), 100, None).await.unwrap().iter().map(|item| item.record.id).collect();
     owed.sort_unstable();
     assert_eq!(owed, ids);
 }
@@ -273,7 +276,7 @@ async fn idempotency_the_same_key_gives_the_same_subagent() {
     let second = world.engine.spawn(&me(), waiting(request.clone())).await.unwrap();
     assert!(!first.existing && second.existing && second.ended);
     assert_eq!(first.record.id, second.record.id);
-    let other = Caller { requester: Requester::from("other") };
+    let other = Caller { requester: Requester::from("user:other") };
     assert!(!world.engine.spawn(&other, request).await.unwrap().existing, "keys are the requester's own");
 }
 
@@ -322,23 +325,32 @@ async fn stop_14_a_stop_cascades_but_not_to_the_detached() {
     assert_eq!(refusal.code, ErrorCode::ParentEnded);
     world.fake.gate("a").open();
     assert_eq!(world.ended(detached).await.status, Status::Completed);
-    assert_eq!(world.engine.inbox(&me(), 10).await.unwrap().len(), 3, "nobody is told of a detached end");
+    assert_eq!(
+        world.engine.inbox(&me(), 10, None).await.unwrap().len(),
+        3,
+        "nobody is told of a detached end"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sm_16_a_parent_ends_only_after_its_children() {
-    let world = world(Limits { running: 9, ..Limits::default() }).await;
+async fn sm_16_and_queue_07_a_parent_ends_only_after_its_children_and_lends_them_its_slot() {
+    let world = world(Limits { running: 1, ..Limits::default() }).await;
     let parent = world.spawn(scripted("gate parent\nsay parent")).await;
-    let request =
-        SpawnRequest { parent: Some(parent.to_string()), mode: Mode::Async, ..scripted("gate child") };
+    let request = SpawnRequest {
+        parent: Some(parent.to_string()),
+        mode: Mode::Async,
+        ..scripted("gate child\nsay child")
+    };
     let child = world.spawn(request).await;
+    world.fake.gate("parent").reached().await;
+    assert_eq!(world.status(child).await, Status::Queued);
     world.fake.gate("parent").open();
     world.until_status(parent, Status::Waiting).await;
-    let health = world.engine.health().await.unwrap();
-    assert_eq!(health.running, 1, "a run that waits for its children holds no slot");
+    world.fake.gate("child").reached().await;
+    assert_eq!(world.engine.health().await.unwrap().running, 1, "it runs on its parent's slot");
     world.fake.gate("child").open();
     let record = world.ended(parent).await;
-    assert_eq!((record.status, record.result.unwrap().preview.as_str()), (Status::Completed, "parent"));
+    assert_eq!(record.status, Status::Completed);
     assert_eq!(world.status(child).await, Status::Completed);
 }
 
@@ -358,8 +370,8 @@ async fn a_volatile_run_leaves_nothing_in_the_durable_store() {
     let record = world.engine.spawn(&me(), request).await.unwrap().record;
     assert_eq!((record.status, record.durable), (Status::Completed, false));
     assert!(world.store.get(record.id).unwrap().is_none());
-    assert_eq!(world.engine.list(ListFilter::default()).await.unwrap().items.len(), 1);
-    assert_eq!(world.engine.inbox(&me(), 9).await.unwrap().len(), 1);
+    assert_eq!(world.engine.list(&me(), ListFilter::default()).await.unwrap().items.len(), 1);
+    assert_eq!(world.engine.inbox(&me(), 9, None).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -377,7 +389,9 @@ async fn proc_03_secret_values_reach_the_child_and_nothing_else() {
     let stored = serde_json::to_string(&*state).unwrap();
     let args = "test \\\"$TOKEN\\\" = s3cr3t-value";
     assert!(!stored.replace(args, "").contains(&secret), "only the script itself has the words");
-    let events = serde_json::to_string(&world.engine.events(Cursor(0), 100, None).await.unwrap()).unwrap();
+    let events =
+        serde_json::to_string(&world.engine.events(&me(), Cursor(0), 100, None).await.unwrap().items)
+            .unwrap();
     assert!(!events.replace(args, "").contains(&secret));
 }
 
@@ -405,7 +419,7 @@ async fn shutdown_keeps_children_and_the_next_engine_adopts_them() {
     let writer = fifo.clone();
     tokio::task::spawn_blocking(move || std::fs::write(writer, "news\n")).await.unwrap().unwrap();
     let options = WaitOptions { run: None, timeout_ms: Some(20_000) };
-    let record = engine.wait(id, options).await.unwrap().record;
+    let record = engine.wait(&me(), id, options).await.unwrap().record;
     assert_eq!((record.status, record.attempt.0), (Status::Completed, 1));
     assert_eq!(record.result.unwrap().preview, "before\nafter news");
 }
@@ -414,9 +428,9 @@ async fn shutdown_keeps_children_and_the_next_engine_adopts_them() {
 async fn shutdown_can_stop_the_children_within_a_bound() {
     let world = world(Limits::default()).await;
     let id = world.spawn(shell("exec sleep 60")).await;
-    until_async("the start", || async { world.engine.get(id).await.unwrap().started_at }).await;
+    until_async("the start", || async { world.engine.get(&me(), id).await.unwrap().started_at }).await;
     world.engine.shutdown(Shutdown::Stop { within: Duration::from_secs(10) }).await;
-    let record = world.engine.get(id).await.unwrap();
+    let record = world.engine.get(&me(), id).await.unwrap();
     assert_eq!(record.status, Status::Stopped);
     assert_eq!(record.stop.unwrap().cause, subagent_model::Cause::Shutdown);
     let refusal = world.engine.spawn(&me(), shell("true")).await.unwrap_err();

@@ -55,7 +55,7 @@ async fn stop_03_a_run_cancelled_in_the_queue_ends_without_a_process() {
     world.fake.gate("a").open();
     let last = world.spawn(scripted("say last")).await;
     assert_eq!(world.ended(last).await.status, Status::Completed);
-    let record = world.engine.get(id).await.unwrap();
+    let record = world.engine.get(&me(), id).await.unwrap();
     assert_eq!((record.attempts.len(), record.started_at, record.result), (0, None, None));
     assert_eq!(record.marks, [Mark::NeverStarted]);
     assert_eq!(world.all_kinds(id), ["accepted", "queued", "stop_accepted", "ended"]);
@@ -95,23 +95,30 @@ async fn stop_12_the_record_names_who_stopped_it_and_why() {
     world.engine.stop(&me(), cancelled, because(Cause::CallerCancelled)).await.unwrap();
     world.engine.stop(&me(), parent, StopRequest::default()).await.unwrap();
     // A second one changes neither.
-    world.engine.stop(&agent, parent, because(Cause::CallerCancelled)).await.unwrap();
+    world
+        .engine
+        .stop(&Caller { requester: Requester::from("user:else") }, parent, because(Cause::CallerCancelled))
+        .await
+        .unwrap();
+    // Nobody is above itself.
+    let refusal = world.engine.stop(&agent, parent, StopRequest::default()).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::NotYours);
     for id in [asked, owned, cancelled, parent, child, grandchild] {
         world.ended(id).await;
     }
     world.engine.shutdown(Shutdown::Stop { within: Duration::from_secs(10) }).await;
     let by = |id: SubagentId| Requester::subagent(id).to_string();
     for (id, actor, cause) in [
-        (asked, String::from("me"), Cause::Requested),
+        (asked, String::from("user:me"), Cause::Requested),
         (owned, by(parent), Cause::Requested),
-        (cancelled, String::from("me"), Cause::CallerCancelled),
-        (parent, String::from("me"), Cause::Requested),
+        (cancelled, String::from("user:me"), Cause::CallerCancelled),
+        (parent, String::from("user:me"), Cause::Requested),
         (child, by(parent), Cause::ParentStopped),
         (grandchild, by(child), Cause::ParentStopped),
         (shut, String::from("daemon"), Cause::Shutdown),
         (shut_process, String::from("daemon"), Cause::Shutdown),
     ] {
-        let record = world.engine.get(id).await.unwrap();
+        let record = world.engine.get(&me(), id).await.unwrap();
         let stop = record.stop.unwrap();
         assert_eq!((record.status, stop.actor, stop.cause), (Status::Stopped, actor.clone(), cause));
         assert_eq!(record.end_reason.unwrap(), format!("stopped by {actor}"));
@@ -157,7 +164,7 @@ async fn stop_15_nothing_that_is_spawned_during_a_cascade_escapes() {
     }
     world.ended(root).await;
     let live = ListFilter { live: true, ..ListFilter::default() };
-    assert!(world.engine.list(live).await.unwrap().items.is_empty());
+    assert!(world.engine.list(&me(), live).await.unwrap().items.is_empty());
     assert_eq!(world.engine.live_count(), 0);
 }
 
@@ -212,7 +219,7 @@ async fn stop_22_a_stop_under_way_is_carried_out_by_the_next_engine() {
     let world = World { engine, fake, store, dir };
     let id = world.spawn(shell("trap '' TERM; echo up; while :; do sleep 0.02; done")).await;
     until_async("output", || async {
-        let page = world.engine.output(id, 0, None).await.unwrap();
+        let page = world.engine.output(&me(), id, 0, None).await.unwrap();
         page.parts.iter().any(|part| part.text.contains("up")).then_some(())
     })
     .await;
@@ -222,7 +229,7 @@ async fn stop_22_a_stop_under_way_is_carried_out_by_the_next_engine() {
     let world = world.restarted(Limits::default(), async || ()).await;
     let record = world.ended(id).await;
     assert_eq!((record.status, record.attempts.len()), (Status::Stopped, 1));
-    assert_eq!(record.stop.unwrap().actor, "me");
+    assert_eq!(record.stop.unwrap().actor, "user:me");
     assert!(!subagent_process::is_alive(&child));
     let kinds = world.all_kinds(id);
     assert_eq!(kinds, ["accepted", "queued", "claimed", "started", "stop_accepted", "ended"]);
@@ -310,14 +317,14 @@ async fn shutdown_during_a_commit(
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_24_a_spawn_in_progress_is_answered_and_kept() {
     let (engine, _store, _dir, id) = shutdown_during_a_commit(Shutdown::Keep).await;
-    assert!(!engine.get(id).await.unwrap().status.is_final());
+    assert!(!engine.get(&me(), id).await.unwrap().status.is_final());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_24_a_spawn_in_progress_is_answered_and_stopped() {
     let policy = Shutdown::Stop { within: Duration::from_secs(10) };
     let (engine, _store, _dir, id) = shutdown_during_a_commit(policy).await;
-    let record = engine.get(id).await.unwrap();
+    let record = engine.get(&me(), id).await.unwrap();
     assert_eq!(record.status, Status::Stopped);
     assert_eq!(record.stop.unwrap().cause, Cause::Shutdown);
 }
@@ -378,7 +385,7 @@ async fn daemon_13_a_run_that_is_stopped_in_its_pause_is_not_tried_again() {
     let world = world_without_shims(Limits::default()).await;
     let id = world.spawn(shell("true")).await;
     until_async("the pause", || async {
-        let record = world.engine.get(id).await.unwrap();
+        let record = world.engine.get(&me(), id).await.unwrap();
         matches!(record.queued_for, Some(QueueReason::Retry { .. })).then_some(())
     })
     .await;
@@ -388,7 +395,7 @@ async fn daemon_13_a_run_that_is_stopped_in_its_pause_is_not_tried_again() {
     // One that fails for good has had all its tries by then.
     let other = world.spawn(shell("true")).await;
     world.ended(other).await;
-    assert_eq!(world.engine.get(id).await.unwrap().attempts.len(), tried);
+    assert_eq!(world.engine.get(&me(), id).await.unwrap().attempts.len(), tried);
 }
 
 fn signal(child: &ProcessIdentity, signal: rustix::process::Signal) {
@@ -416,13 +423,18 @@ async fn daemon_09_children_that_hang_hold_up_nobody_else() {
         for id in [hangs, suspended, deaf] {
             assert_eq!(world.status(id).await, Status::Running);
             assert!(
-                !world.engine.wait(id, WaitOptions { run: None, timeout_ms: Some(1) }).await.unwrap().ended
+                !world
+                    .engine
+                    .wait(&me(), id, WaitOptions { run: None, timeout_ms: Some(1) })
+                    .await
+                    .unwrap()
+                    .ended
             );
-            world.engine.output(id, 0, None).await.unwrap();
+            world.engine.output(&me(), id, 0, None).await.unwrap();
         }
         assert_eq!(world.engine.health().await.unwrap().running, 3);
         let live = ListFilter { live: true, ..ListFilter::default() };
-        assert_eq!(world.engine.list(live).await.unwrap().items.len(), 3);
+        assert_eq!(world.engine.list(&me(), live).await.unwrap().items.len(), 3);
         for id in [hangs, suspended, deaf] {
             assert!(world.engine.stop(&me(), id, StopRequest::default()).await.unwrap().accepted);
         }
@@ -442,7 +454,9 @@ async fn limits_that_are_raised_let_waiting_runs_start() {
     }
     world.until_started(ids[0]).await;
     assert_eq!(world.engine.spawn(&me(), scripted("say no")).await.unwrap_err().code, ErrorCode::QueueFull);
-    let queued = world.engine.list(ListFilter { status: vec![Status::Queued], ..ListFilter::default() });
+    let caller = me();
+    let queued =
+        world.engine.list(&caller, ListFilter { status: vec![Status::Queued], ..ListFilter::default() });
     assert_eq!(queued.await.unwrap().items.len(), 3);
     world.engine.set_limits(Limits { running: 3, queue: 3, ..Limits::default() });
     for id in &ids[..3] {

@@ -6,6 +6,8 @@
 mod doubt;
 mod launch;
 
+pub(crate) use self::doubt::nudge;
+
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,16 +15,19 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use subagent_core::run::{Command, Refusal, Subagent};
 use subagent_model::process::{StartFailure, StartStage};
-use subagent_model::{AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Mark, Outcome, Problem, Timestamp};
+use subagent_model::{
+    AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Mark, Outcome, Problem, RunNumber, Timestamp,
+};
 use subagent_process::{ExitRecord, ExitWait, Shim, Started};
 use subagent_provider::{Job, Provider, Verdict};
 use subagent_store::{Content, ContentKind, Store};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
 use super::output::{self, End};
+use super::tasks::Follow;
 use super::writer::{Act, ActError, Message};
 
 /// Pause before an attempt that never began is tried again; it doubles with each.
@@ -37,7 +42,7 @@ const VOLATILE_LEASE: Duration = Duration::from_mins(1);
 const COMPANY: Duration = Duration::from_millis(3);
 
 /// How much longer than its graces a shim may take before it is ended from outside.
-const SLACK: Duration = Duration::from_secs(2);
+pub(crate) const SLACK: Duration = Duration::from_secs(2);
 /// How often a commit of an end with a large text may fail before the text is given up.
 const TEXT_TRIES: u32 = 5;
 
@@ -52,16 +57,11 @@ pub(crate) enum Begin {
 }
 
 /// Starts the task of an attempt, which was entered into the tasks before.
-pub(crate) fn spawn(
-    inner: Arc<Inner>,
-    state: Arc<Subagent>,
-    key: AttemptKey,
-    how: Begin,
-    stop: CancellationToken,
-) {
+pub(crate) fn spawn(inner: Arc<Inner>, state: Arc<Subagent>, key: AttemptKey, how: Begin, follow: Follow) {
     let tasks = Arc::clone(&inner);
     let work = async move {
-        let attempt = Attempt { inner: Arc::clone(&inner), state, key, stop };
+        let Follow { stop, states } = follow;
+        let attempt = Attempt { inner: Arc::clone(&inner), state, key, stop, states };
         let work = std::panic::AssertUnwindSafe(attempt.run(how));
         if let Err(panic) = work.catch_unwind().await {
             let what = panic_text(&*panic);
@@ -69,6 +69,7 @@ pub(crate) fn spawn(
             attempt.settle_after_panic(what).await;
         }
         inner.tasks.leave(key);
+        inner.callers.leave(&key.to_string());
         // Whatever is still needed for it begins anew.
         if inner.live(key.subagent).is_some_and(|state| state.attempt_key() == Some(key)) {
             inner.send(Message::Look(key.subagent));
@@ -91,6 +92,8 @@ pub(crate) struct Attempt {
     pub(crate) state: Arc<Subagent>,
     pub(crate) key: AttemptKey,
     pub(crate) stop: CancellationToken,
+    /// The states of the subagent, as they are committed.
+    pub(crate) states: watch::Receiver<Arc<Subagent>>,
 }
 
 impl Attempt {
@@ -99,7 +102,7 @@ impl Attempt {
             Begin::Launch => self.launch().await,
             Begin::Adopt(shim) => {
                 let fact = self.started(shim.started());
-                self.watch(shim, Some(fact)).await;
+                self.attend(shim, Some(fact)).await;
             }
             Begin::Find => self.find().await,
         }
@@ -120,20 +123,27 @@ impl Attempt {
             prompt: self.state.run.prompt.clone(),
             prompt_text: None,
             dir: self.dir(),
+            session: self.state.session.clone(),
         }
     }
 
-    /// The whole prompt. One that is not in the record is read on a thread of its own.
+    /// The whole prompt of the run in which this attempt began.
     pub(crate) async fn prompt_text(&self) -> Result<Arc<str>, Problem> {
-        let prompt = &self.state.run.prompt;
+        self.prompt_text_of(&self.state).await
+    }
+
+    /// The whole prompt of the current run of `state`. One that is not in the record is read on a thread of its own.
+    pub(crate) async fn prompt_text_of(&self, state: &Subagent) -> Result<Arc<str>, Problem> {
+        let prompt = &state.run.prompt;
         if !prompt.truncated {
             return Ok(Arc::from(prompt.preview.as_str()));
         }
-        let (inner, durable, key) = (Arc::clone(&self.inner), self.state.spec.durable, self.key);
+        let (inner, durable) = (Arc::clone(&self.inner), state.spec.durable);
+        let (id, run) = (state.id, state.run.number);
         let size = u32::try_from(prompt.bytes).unwrap_or(u32::MAX);
         let read = tokio::task::spawn_blocking(move || {
             let store: &dyn Store = if durable { &*inner.store } else { &*inner.memory };
-            store.content(key.subagent, key.run, ContentKind::Prompt, 0, size)
+            store.content(id, run, ContentKind::Prompt, 0, size)
         });
         let part = read
             .await
@@ -143,16 +153,33 @@ impl Attempt {
         Ok(Arc::from(String::from_utf8_lossy(&part.bytes)))
     }
 
-    fn lease(&self) -> Duration {
+    pub(crate) fn lease(&self) -> Duration {
         if self.state.spec.durable { self.inner.config.lease } else { VOLATILE_LEASE }
     }
 
     /// Looks for what is there of an attempt that must have a process or have had one.
     async fn find(&self) {
         if let Some(shim) = self.own_shim().await {
-            return self.watch(shim, None).await;
+            return self.attend(shim, None).await;
         }
         self.settle_without_shim(None, None, false).await;
+    }
+
+    /// Follows a child that runs already: speaks on with it, or waits for its end.
+    async fn attend(&self, shim: Shim, told: Option<Act>) {
+        self.know(&shim);
+        let codec = self.provider().ok().and_then(|provider| provider.codec(&self.job()));
+        match codec {
+            Some(codec) => self.converse_on(shim, codec).await,
+            None => self.watch(shim, told).await,
+        }
+    }
+
+    /// From now on a process of this child is known for what it is.
+    fn know(&self, shim: &Shim) {
+        let child = shim.started().map(|started| started.process);
+        self.inner.callers.enter(shim.cgroup(), shim.identity().clone(), child, self.key.to_string());
+        self.inner.tasks.set_cgroup(self.key, shim.cgroup().map(Path::to_owned));
     }
 
     /// The live shim that holds this attempt.
@@ -173,6 +200,7 @@ impl Attempt {
     ///
     /// What is still to be `told` waits a moment for the end, so that a short run costs one commit and not two.
     async fn watch(&self, shim: Shim, mut told: Option<Act>) {
+        self.know(&shim);
         self.inner.tasks.set_log_end(self.key, shim.log_end());
         let lease = self.lease();
         let mut renewal = tokio::time::interval_at(Instant::now() + lease / 3, lease / 3);
@@ -181,7 +209,7 @@ impl Attempt {
         let mut stopping = false;
         // The shim has the stop and the deadline itself. One that does not carry them out is let go on, then ended.
         let mut nudged = false;
-        let mut overdue = self.state.spec.deadline().map(|deadline| Instant::now() + deadline + SLACK);
+        let mut overdue = self.time_left().map(|left| Instant::now() + left + SLACK);
         let company = tokio::time::sleep(COMPANY);
         tokio::pin!(company);
         let end = loop {
@@ -195,7 +223,7 @@ impl Attempt {
                 }
                 () = self.stop.cancelled(), if !stopping => {
                     (stopping, nudged) = (true, true);
-                    doubt::nudge(&shim);
+                    nudge(&shim);
                     // A lost shim shows as the end.
                     let _ = shim.stop(graces);
                     overdue = Some(Instant::now() + ladder);
@@ -206,7 +234,7 @@ impl Attempt {
                         break ExitWait::ShimLost;
                     }
                     nudged = true;
-                    doubt::nudge(&shim);
+                    nudge(&shim);
                     overdue = Some(Instant::now() + ladder);
                 }
                 _ = renewal.tick() => {
@@ -236,19 +264,23 @@ impl Attempt {
 
     /// Ends the run with what the exit record and the log say. True once that is committed.
     async fn settle(&self, record: &ExitRecord, told: Option<Act>) -> bool {
-        let verdict = if let Some(failure) = &record.start_failure {
-            failed(start_problem(failure))
-        } else {
-            self.judge(End::Recorded(record)).await
-        };
-        if !record.tree_gone {
-            tracing::error!(key = %self.key, "a process of the tree did not go within the grace after SIGKILL");
-        }
+        let verdict = self.verdict_of(record).await;
         // In one go: the writer takes them as one batch.
         if let Some(fact) = told {
             self.tell(fact);
         }
         self.conclude(verdict).await
+    }
+
+    /// What an exit record comes to.
+    pub(crate) async fn verdict_of(&self, record: &ExitRecord) -> Verdict {
+        if !record.tree_gone {
+            tracing::error!(key = %self.key, "a process of the tree did not go within the grace after SIGKILL");
+        }
+        match &record.start_failure {
+            Some(failure) => failed(start_problem(failure)),
+            None => self.judge(End::Recorded(record)).await,
+        }
     }
 
     /// What the provider says of the end.
@@ -268,10 +300,24 @@ impl Attempt {
     }
 
     pub(crate) async fn conclude(&self, verdict: Verdict) -> bool {
-        let content =
-            verdict.whole.map(|text| Content { run: self.key.run, kind: ContentKind::Result, text });
-        let conclusion = Box::new(verdict.conclusion);
-        let command = Command::Conclude { attempt: self.key.attempt, conclusion, children_live: false };
+        let run = self.states.borrow().run.number;
+        self.conclude_run(run, verdict).await
+    }
+
+    /// Ends the current run with the end of its process. What only the writer knows is filled in there.
+    pub(crate) async fn conclude_run(&self, run: RunNumber, mut verdict: Verdict) -> bool {
+        if let Some(schema) = &self.state.spec.output_schema
+            && !self.state.spec.can.converses()
+        {
+            super::schema::demand(schema, &mut verdict);
+        }
+        let content = verdict.whole.map(|text| Content { run, kind: ContentKind::Result, text });
+        let command = Command::Conclude {
+            attempt: self.key.attempt,
+            conclusion: Box::new(verdict.conclusion),
+            children_live: false,
+            max_attempts: 0,
+        };
         self.commit(command, content).await
     }
 
@@ -293,7 +339,7 @@ impl Attempt {
     async fn settle_after_panic(&self, what: String) {
         if let (Some(pool), Some(shim)) = (&self.inner.pool, self.own_shim().await) {
             let graces = self.inner.config.graces;
-            doubt::nudge(&shim);
+            nudge(&shim);
             let _ = shim.stop(graces);
             let end = tokio::time::timeout(graces.term + graces.kill + SLACK, shim.exit()).await;
             match end {
@@ -309,7 +355,7 @@ impl Attempt {
     }
 
     /// The fact that the process runs, at its own time: it may be told together with its end.
-    fn started(&self, started: Option<Started>) -> Act {
+    pub(crate) fn started(&self, started: Option<Started>) -> Act {
         let micros = started.as_ref().map(|started| started.started_at_micros);
         let process = started.map(|started| started.process);
         let command = Command::Started { attempt: self.key.attempt, process };
@@ -318,7 +364,7 @@ impl Attempt {
     }
 
     /// Tells a fact that nobody waits for. Should it be lost, the end tells more.
-    fn tell(&self, fact: Act) {
+    pub(crate) fn tell(&self, fact: Act) {
         self.inner.send(fact.into());
     }
 
@@ -372,6 +418,7 @@ fn failed(problem: Problem) -> Verdict {
             code: problem.code,
             message: problem.message,
             detail: None,
+            reset_at: None,
             exit: None,
         },
     })

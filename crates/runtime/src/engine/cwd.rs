@@ -22,6 +22,13 @@ pub(crate) struct Cwds {
 }
 
 impl Cwds {
+    /// The same, but for a directory that may be gone by now: what was seen a moment ago does not count. Nothing else looks
+    /// once more where the child is no process.
+    pub(crate) async fn check_anew(&self, cwd: &Utf8Path) -> Result<(), Problem> {
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).remove(cwd);
+        self.check(cwd).await
+    }
+
     /// Refuses what cannot be a working directory.
     pub(crate) async fn check(&self, cwd: &Utf8Path) -> Result<(), Problem> {
         if cwd.as_str().is_empty() || cwd.is_relative() {

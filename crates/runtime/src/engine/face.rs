@@ -1,27 +1,40 @@
 //! The engine's answers: checks of requests, reads, waits. Reads never pass the writer.
 
+mod authority;
+mod deliveries;
+mod maintenance;
 mod prepare;
+mod reading;
+mod requests;
 mod result;
+mod runs;
+mod steering;
+mod stopping;
+mod usage;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use subagent_core::delivery::{owed, receipts};
+use subagent_core::admission::Limits;
+use subagent_core::delivery::receipts;
 use subagent_core::run::{Command, Phase, Subagent};
 use subagent_core::snapshot::{record, record_of_run};
 use subagent_model::request::{
-    Health, InboxItem, ListFilter, LogPage, Page, SpawnRequest, StopReply, StopRequest, TextPart,
-    WaitOptions, WaitReply,
+    Activity, AnswerRequest, BudgetRequest, ClaimRequest, GcReply, GcRequest, Health, InboxItem, ListFilter,
+    LogPage, MessageList, OpenRequest, Page, QueuePlace, RequestList, ResumeRequest, ReturnRequest, RunList,
+    SpawnRequest, SteerReply, SteerRequest, StopAllReply, StopAllRequest, StopReply, StopRequest, TextPart,
+    UsageReport, WaitOptions, WaitReply,
 };
-use subagent_model::{Cursor, ErrorCode, Event, Problem, RunNumber, SubagentId, SubagentRecord};
-use subagent_store::{OwedRun, Resolved, Store, StoreError, StoreMode};
+use subagent_model::{Cursor, ErrorCode, Problem, RequestNumber, RunNumber, SubagentId, SubagentRecord};
+use subagent_store::{Resolved, Store, StoreError, StoreMode};
 use tokio::sync::oneshot;
 
+use self::authority::Access;
 use super::writer::{Act, ActError, Acted, Message};
 use super::{Engine, Inner, output};
-use crate::runtime::{AckReply, AckTarget, Caller, Runtime, SpawnReply};
+use crate::runtime::{AckReply, AckTarget, Caller, EventPage, ResumeReply, Runtime, SpawnReply};
 
 /// Longest wait that one call may ask for. Longer ones are asked again.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
@@ -79,7 +92,8 @@ async fn bounded_answer<T>(answer: oneshot::Receiver<T>) -> Result<T, Problem> {
 impl Runtime for Engine {
     async fn spawn(&self, caller: &Caller, request: SpawnRequest) -> Result<SpawnReply, Problem> {
         let wait = request.wait_ms.map(Duration::from_millis);
-        let (spawn, secrets) = self.prepare(caller, request).await?;
+        let prepared = self.prepare(caller, request).await;
+        let (spawn, secrets) = prepared.map_err(|refusal| self.inner.refusals.note(refusal))?;
         let id = spawn.id;
         if !secrets.is_empty() {
             self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).insert(id, secrets);
@@ -95,7 +109,7 @@ impl Runtime for Engine {
                 if refusal.code != ErrorCode::Timeout {
                     self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
                 }
-                return Err(refusal);
+                return Err(self.inner.refusals.note(refusal));
             }
         };
         if spawned.existing {
@@ -105,16 +119,40 @@ impl Runtime for Engine {
                 let ended = spawned.state.is_ended();
                 return Ok(SpawnReply { record: record(&spawned.state), ended, existing: true });
             };
-            let waited = self.wait(spawned.state.id, options).await?;
+            let waited = self.wait(caller, spawned.state.id, options).await?;
             return Ok(SpawnReply { record: waited.record, ended: waited.ended, existing: true });
         }
-        if let Some((wait, ended)) = ended
-            && let Ok(Ok(state)) = tokio::time::timeout(wait.min(LONGEST_WAIT), ended).await
-        {
-            return Ok(SpawnReply { record: record(&state), ended: true, existing: false });
+        if let Some((wait, ended)) = ended {
+            let _lent = self.lend(caller, &spawned.state);
+            if let Ok(Ok(state)) = tokio::time::timeout(wait.min(LONGEST_WAIT), ended).await {
+                let record = waited(&state, RunNumber(1), true).record;
+                return Ok(SpawnReply { record, ended: true, existing: false });
+            }
         }
         let state = self.inner.live(id).unwrap_or(spawned.state);
         Ok(SpawnReply { record: record(&state), ended: state.is_ended(), existing: false })
+    }
+
+    async fn resume(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: ResumeRequest,
+    ) -> Result<ResumeReply, Problem> {
+        self.open_run(caller, id, request).await
+    }
+
+    async fn steer(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: SteerRequest,
+    ) -> Result<SteerReply, Problem> {
+        self.send_message(caller, id, request).await
+    }
+
+    async fn messages(&self, caller: &Caller, id: SubagentId) -> Result<MessageList, Problem> {
+        self.list_messages(caller, id)
     }
 
     async fn resolve(&self, name: &str) -> Result<SubagentId, Problem> {
@@ -146,53 +184,44 @@ impl Runtime for Engine {
         }
     }
 
-    async fn get(&self, id: SubagentId) -> Result<SubagentRecord, Problem> {
-        self.known(id).map(|state| record(&state))
+    async fn get(&self, caller: &Caller, id: SubagentId) -> Result<SubagentRecord, Problem> {
+        self.for_caller(caller, id, Access::See).map(|state| record(&state))
     }
 
-    async fn queue_position(&self, id: SubagentId) -> Result<Option<u64>, Problem> {
-        let state = self.known(id)?;
+    async fn runs(&self, caller: &Caller, id: SubagentId) -> Result<RunList, Problem> {
+        self.list_runs(caller, id)
+    }
+
+    async fn usage(&self, caller: &Caller, id: SubagentId) -> Result<UsageReport, Problem> {
+        self.report_usage(caller, id).await
+    }
+
+    async fn queue_place(&self, caller: &Caller, id: SubagentId) -> Result<QueuePlace, Problem> {
+        let state = self.for_caller(caller, id, Access::See)?;
         if !matches!(state.run.phase, Phase::Queued { .. }) {
-            return Ok(None);
+            return Ok(QueuePlace::default());
         }
         let (reply, answer) = oneshot::channel();
         self.inner.send(Message::Position(id, reply));
         bounded_answer(answer).await
     }
 
-    async fn list(&self, filter: ListFilter) -> Result<Page, Problem> {
-        let limit = filter.limit.unwrap_or(50).clamp(1, LARGEST_PAGE);
-        let filter = ListFilter { limit: Some(limit), ..filter };
-        let durable = self.inner.store.list(&filter).map_err(problem)?;
-        let volatile = self.inner.memory.list(&filter).map_err(problem)?;
-        let more = durable.next.is_some() || volatile.next.is_some();
-        let mut items: Vec<_> = durable.items.into_iter().chain(volatile.items).collect();
-        items.sort_unstable_by_key(|state| std::cmp::Reverse(state.id));
-        let cut = items.len() > limit as usize;
-        items.truncate(limit as usize);
-        let next = items.last().map(|state| state.id).filter(|_| more || cut);
-        Ok(Page { items: items.iter().map(|state| record(state)).collect(), next, damaged: durable.damaged })
+    async fn list(&self, caller: &Caller, filter: ListFilter) -> Result<Page, Problem> {
+        self.list_for(caller, filter)
     }
 
-    async fn wait(&self, id: SubagentId, options: WaitOptions) -> Result<WaitReply, Problem> {
-        let run = options.run.unwrap_or(self.known(id)?.run.number);
-        let ended = self.inner.waiters.register(id, run);
-        // Looked at after registering: the end is either in the state or still to come.
-        let state = self.known(id)?;
-        if state.duty(run).is_none() {
-            return Err(not_found(format!("{id} with a run {run}")));
-        }
-        if state.run.number > run || state.is_ended() {
-            return Ok(waited(&state, run, true));
-        }
+    async fn wait(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        options: WaitOptions,
+    ) -> Result<WaitReply, Problem> {
+        let run = match options.run {
+            Some(run) => run,
+            None => self.for_caller(caller, id, Access::See)?.run.number,
+        };
         let wait = options.timeout_ms.map_or(DEFAULT_WAIT, Duration::from_millis).min(LONGEST_WAIT);
-        if let Ok(Ok(state)) = tokio::time::timeout(wait, ended).await {
-            return Ok(waited(&state, run, true));
-        }
-        // The time ran out, or the engine is going down: either way the run goes on.
-        let state = self.known(id)?;
-        let ended = state.run.number > run || state.is_ended();
-        Ok(waited(&state, run, ended))
+        self.wait_for(caller, id, run, wait).await
     }
 
     async fn stop(
@@ -201,33 +230,92 @@ impl Runtime for Engine {
         id: SubagentId,
         request: StopRequest,
     ) -> Result<StopReply, Problem> {
-        let command = Command::Stop { actor: caller.requester.to_string(), cause: request.cause };
-        let acted = self.act(id, command, request.cascade).await?;
-        Ok(StopReply { record: record(&acted.state), accepted: acted.changed, cascaded: acted.cascaded })
+        self.stop_one(caller, id, request).await
+    }
+
+    async fn stop_all(&self, caller: &Caller, request: StopAllRequest) -> Result<StopAllReply, Problem> {
+        self.stop_everything(caller, request).await
+    }
+
+    async fn gone(&self, caller: &Caller, id: SubagentId, wait: Duration) -> Result<bool, Problem> {
+        self.wait_gone(caller, id, wait).await
+    }
+
+    async fn change_budget(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: BudgetRequest,
+    ) -> Result<SubagentRecord, Problem> {
+        self.set_budget(caller, id, request).await
+    }
+
+    async fn requests(&self, caller: &Caller, all: bool) -> Result<RequestList, Problem> {
+        self.list_requests(caller, all)
+    }
+
+    async fn answer(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        number: RequestNumber,
+        request: AnswerRequest,
+    ) -> Result<OpenRequest, Problem> {
+        self.give_answer(caller, id, number, request).await
+    }
+
+    async fn revoke(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        number: RequestNumber,
+    ) -> Result<SubagentRecord, Problem> {
+        self.take_grant_back(caller, id, number).await
     }
 
     async fn result(
         &self,
+        caller: &Caller,
         id: SubagentId,
         run: Option<RunNumber>,
         offset: u64,
         max: u32,
     ) -> Result<TextPart, Problem> {
+        self.for_caller(caller, id, Access::See)?;
         self.read_result(id, run, offset, max)
     }
 
-    async fn output(&self, id: SubagentId, from: u64, wait: Option<Duration>) -> Result<LogPage, Problem> {
-        let state = self.known(id)?;
+    async fn output(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        from: u64,
+        wait: Option<Duration>,
+    ) -> Result<LogPage, Problem> {
+        let state = self.for_caller(caller, id, Access::See)?;
         output::page(&self.inner, &state, from, wait).await
     }
 
-    async fn inbox(&self, caller: &Caller, limit: u32) -> Result<Vec<InboxItem>, Problem> {
-        let requester = Some(&caller.requester);
-        let limit = limit.clamp(1, LARGEST_PAGE);
-        let mut owed = self.inner.store.owed(requester, None, limit).map_err(problem)?;
-        owed.extend(self.inner.memory.owed(requester, None, limit).map_err(problem)?);
-        owed.sort_unstable_by_key(OwedRun::place);
-        Ok(owed.iter().take(limit as usize).filter_map(inbox_item).collect())
+    async fn inbox(
+        &self,
+        caller: &Caller,
+        limit: u32,
+        wait: Option<Duration>,
+    ) -> Result<Vec<InboxItem>, Problem> {
+        self.unread(&caller.requester, limit, wait).await
+    }
+
+    async fn inbox_of_all(&self, caller: &Caller, limit: u32) -> Result<Vec<InboxItem>, Problem> {
+        Self::only_a_person(caller, "see what is for others")?;
+        self.read_inbox(None, limit)
+    }
+
+    async fn claim(&self, caller: &Caller, request: ClaimRequest) -> Result<Vec<InboxItem>, Problem> {
+        self.claim_results(caller, request).await
+    }
+
+    async fn give_back(&self, caller: &Caller, request: ReturnRequest) -> Result<(), Problem> {
+        self.return_results(caller, request).await
     }
 
     async fn acknowledge(
@@ -269,9 +357,35 @@ impl Runtime for Engine {
         Ok(reply)
     }
 
-    async fn events(&self, after: Cursor, limit: u32, wait: Option<Duration>) -> Result<Vec<Event>, Problem> {
-        let limit = limit.clamp(1, LARGEST_PAGE);
-        self.inner.feed.read(&self.inner.store, after, limit, wait).await.map_err(problem)
+    async fn events(
+        &self,
+        caller: &Caller,
+        after: Cursor,
+        limit: u32,
+        wait: Option<Duration>,
+    ) -> Result<EventPage, Problem> {
+        self.read_events(caller, after, limit, wait).await
+    }
+
+    async fn activity(&self, caller: &Caller) -> Result<Vec<Activity>, Problem> {
+        let mut may_see = self.judge(caller);
+        let all = self.inner.activity.list();
+        Ok(all.into_iter().filter(|activity| may_see(activity.id)).collect())
+    }
+
+    async fn gc(&self, caller: &Caller, request: GcRequest) -> Result<GcReply, Problem> {
+        Self::only_a_person(caller, "release records")?;
+        self.collect(request).await
+    }
+
+    async fn limits(&self) -> Result<Limits, Problem> {
+        Ok(self.inner.gauges.limits.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    async fn set_limits(&self, caller: &Caller, limits: Limits) -> Result<Limits, Problem> {
+        Self::only_a_person(caller, "change limits")?;
+        self.change_limits(limits.clone()).await?;
+        Ok(limits)
     }
 
     async fn health(&self) -> Result<Health, Problem> {
@@ -293,10 +407,15 @@ impl Runtime for Engine {
             cursor: self.inner.feed.head(),
             containment: self.inner.containment().to_owned(),
             recovery: self.inner.recovery.get().cloned().unwrap_or_default(),
+            refused: self.inner.refusals.by_word(),
             damaged: u32::try_from(self.inner.store.damaged().map_err(problem)?.len()).unwrap_or(u32::MAX),
             degraded: read_only.or(degraded),
             draining: gauges.draining.load(Ordering::Relaxed),
         })
+    }
+
+    fn subagent_of_process(&self, pid: u32) -> Option<SubagentId> {
+        self.inner.subagent_of_process(pid)
     }
 }
 
@@ -308,18 +427,6 @@ impl Inner {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// What the inbox tells of a run; `None` when its state does not owe it, which no store says.
-fn inbox_item(OwedRun { state, run, .. }: &OwedRun) -> Option<InboxItem> {
-    let owed = owed(state).find(|owed| owed.run == *run)?;
-    Some(InboxItem {
-        delivery_id: owed.delivery_id(),
-        run: *run,
-        requester: owed.requester.to_string(),
-        tries: owed.tries,
-        record: record_of_run(state, *run)?,
-    })
 }
 
 /// What a wait tells: the run that was waited for, though the next one may be open by now.

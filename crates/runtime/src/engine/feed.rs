@@ -14,7 +14,7 @@ const RECENT: usize = 1_024;
 
 /// The feed of durable events.
 pub(crate) struct Feed {
-    recent: RwLock<VecDeque<Event>>,
+    recent: RwLock<VecDeque<Arc<Event>>>,
     head: watch::Sender<Cursor>,
 }
 
@@ -33,7 +33,7 @@ impl Feed {
         let Some(last) = events.last().map(|event| event.seq) else { return };
         {
             let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
-            recent.extend(events);
+            recent.extend(events.into_iter().map(Arc::new));
             let surplus = recent.len().saturating_sub(RECENT);
             recent.drain(..surplus);
         }
@@ -47,7 +47,7 @@ impl Feed {
         after: Cursor,
         limit: u32,
         wait: Option<Duration>,
-    ) -> Result<Vec<Event>, StoreError> {
+    ) -> Result<Vec<Arc<Event>>, StoreError> {
         if let Some(wait) = wait {
             let mut head = self.head.subscribe();
             // The sender lives in `self`; running out of time only gives an empty page.
@@ -63,6 +63,6 @@ impl Feed {
                 return Ok(recent.iter().skip(skip).take(limit as usize).cloned().collect());
             }
         }
-        store.events(after, limit)
+        Ok(store.events(after, limit)?.into_iter().map(Arc::new).collect())
     }
 }

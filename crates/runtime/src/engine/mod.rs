@@ -1,21 +1,28 @@
 //! The in-process engine: wiring of writer, effects, feed and recovery.
 
+mod activity;
 mod attempt;
 mod batch;
 mod book;
 mod clock;
 mod cwd;
-mod disk;
 mod effects;
 mod face;
 mod feed;
 mod names;
+mod notices;
 mod output;
 mod paths;
 mod recovery;
+mod refusals;
+mod room;
+mod schema;
+mod stalls;
+mod talk;
 mod task;
 mod tasks;
 mod waiters;
+mod watchers;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,18 +33,23 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use subagent_core::admission::Limits;
+use subagent_core::retention::Policy;
 use subagent_core::run::Subagent;
+use subagent_hooks::{Dispatch, Hooks};
 use subagent_model::request::RecoverySummary;
-use subagent_model::{Cause, NodeId, SubagentId, Timestamp};
-use subagent_process::{ContainmentReport, ShimPool};
+use subagent_model::{AttemptKey, Cause, NodeId, SubagentId, Timestamp};
+use subagent_process::{Callers, ContainmentReport, Evidence, ResourceLimit, ShimPool};
 use subagent_provider::Registry;
 use subagent_store::{MemoryStore, Store, StoreError};
 
+use self::activity::Activities;
 use self::cwd::Cwds;
 use self::feed::Feed;
 use self::paths::Paths;
+use self::refusals::Refusals;
 use self::tasks::Tasks;
 use self::waiters::Waiters;
+use self::watchers::Watchers;
 use self::writer::{Act, Message};
 
 /// How long a shutdown waits for the last spawns to be on disk.
@@ -45,6 +57,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// How long a start waits for the ends that it found to be stored.
 const SETTLE: Duration = Duration::from_secs(2);
+
+/// How long a shutdown waits for observers to hear the last events.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How long the steps of a stop may take.
 pub use subagent_process::Graces;
@@ -66,6 +81,23 @@ pub struct EngineConfig {
     pub lease: Duration,
     /// Version, for `health`.
     pub version: String,
+    /// How long a result waits for a requester that is a subagent to read it by itself before it is put before it.
+    pub tell_after: Duration,
+    /// How long after the end of a subagent its unread results are told to whoever asked for it.
+    pub escalate_after: Duration,
+    /// How often everything live is looked at: for signs of life, and in case an effect was lost.
+    pub look_every: Duration,
+    /// Resource limits that every child gets: those that the daemon was started with, where it has raised its own.
+    pub child_limits: Vec<ResourceLimit>,
+    /// What is kept, and for how long.
+    pub retention: Policy,
+    /// Who sees and decides beside us.
+    pub hooks: Hooks,
+}
+
+impl EngineConfig {
+    /// The usual `tell_after`: longer than a call takes that reads the result, shorter than anybody gets impatient.
+    pub const TELL_AFTER: Duration = Duration::from_secs(2);
 }
 
 /// What a shutdown does with live children.
@@ -73,6 +105,11 @@ pub struct EngineConfig {
 pub enum Shutdown {
     /// They run on; the next daemon adopts them. Runs that are not durable are stopped.
     Keep,
+    /// They may end by themselves within the bound; then the rest is kept.
+    Drain {
+        /// The bound.
+        within: Duration,
+    },
     /// They are stopped, within a bound.
     Stop {
         /// The bound.
@@ -115,6 +152,13 @@ pub(crate) struct Inner {
     pub(crate) live: RwLock<HashMap<SubagentId, Arc<Subagent>>>,
     pub(crate) feed: Feed,
     pub(crate) waiters: Waiters,
+    pub(crate) watchers: Watchers,
+    pub(crate) activity: Activities,
+    pub(crate) hooks: Hooks,
+    /// Events on their way to observers.
+    pub(crate) dispatch: Dispatch,
+    /// Which processes belong to which attempt: who calls is found by it.
+    pub(crate) callers: Callers,
     pub(crate) tasks: Tasks,
     /// Environment values that are never stored.
     pub(crate) secrets: Mutex<HashMap<SubagentId, BTreeMap<String, String>>>,
@@ -124,6 +168,7 @@ pub(crate) struct Inner {
     pub(crate) node: NodeId,
     pub(crate) started_at: Timestamp,
     pub(crate) gauges: Gauges,
+    pub(crate) refusals: Refusals,
     pub(crate) recovery: OnceLock<RecoverySummary>,
     /// The handle on which effects run.
     pub(crate) executor: tokio::runtime::Handle,
@@ -134,6 +179,7 @@ pub(crate) struct Inner {
 pub(crate) struct Gauges {
     pub(crate) running: AtomicU32,
     pub(crate) queued: AtomicU32,
+    pub(crate) idle: AtomicU32,
     pub(crate) draining: AtomicBool,
     pub(crate) degraded: Mutex<Option<String>>,
     pub(crate) limits: RwLock<Limits>,
@@ -161,6 +207,15 @@ impl Engine {
             live: RwLock::default(),
             feed: Feed::new(head),
             waiters: Waiters::default(),
+            watchers: Watchers::default(),
+            activity: Activities::default(),
+            dispatch: config.hooks.dispatch(
+                config.data_dir.clone(),
+                head,
+                &tokio::runtime::Handle::current(),
+            ),
+            hooks: config.hooks.clone(),
+            callers: Callers::new(),
             tasks: Tasks::default(),
             secrets: Mutex::default(),
             pool,
@@ -168,6 +223,7 @@ impl Engine {
             writer: sender,
             started_at: clock::now(),
             gauges,
+            refusals: Refusals::default(),
             recovery: OnceLock::new(),
             executor: tokio::runtime::Handle::current(),
             config,
@@ -176,20 +232,26 @@ impl Engine {
         let ending = recovery::recover(&inner).await?;
         let weak = Arc::downgrade(&inner);
         writer::start(&inner, receiver).map_err(StartError::Thread)?;
-        tokio::spawn(effects::slow_timer(weak));
+        tokio::spawn(effects::slow_timer(weak.clone(), inner.config.look_every));
+        tokio::spawn(effects::housekeeping(weak));
         // The first caller is not to see what is over as running. A disk that takes no end now takes it later.
+        // A run that goes on as another attempt is over its end as well.
+        let is_held = |(id, attempt)| {
+            inner.live(id).is_some_and(|state| state.hold().is_some_and(|hold| hold.attempt == attempt))
+        };
         let settled = async {
-            while ending.iter().any(|id| inner.live(*id).is_some()) {
+            while ending.iter().copied().any(is_held) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         let _ = tokio::time::timeout(SETTLE, settled).await;
+        inner.send(Message::Open);
         Ok(Self { inner })
     }
 
     /// Changes the limits while running, for what is decided from now on: nothing that runs or waits is turned away.
     pub fn set_limits(&self, limits: Limits) {
-        self.inner.send(Message::Limits(Box::new(limits)));
+        self.inner.send(Message::Limits(Box::new(limits), None));
     }
 
     /// Takes no new work any more, does with the children as told, and returns once all that was accepted is on disk.
@@ -201,8 +263,16 @@ impl Engine {
         inner.send(Message::Drain(done));
         // A writer that is stuck in a flush must not hold us.
         let _ = tokio::time::timeout(DRAIN, drained).await;
+        if let Shutdown::Drain { within } = policy {
+            let over = async {
+                while !inner.live_where(Subagent::holds_slot).is_empty() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            let _ = tokio::time::timeout(within, over).await;
+        }
         let (victims, within) = match policy {
-            Shutdown::Keep => {
+            Shutdown::Keep | Shutdown::Drain { .. } => {
                 let volatile: Vec<_> = inner.live_where(|state| !state.spec.durable);
                 (volatile, inner.config.graces.term + inner.config.graces.kill)
             }
@@ -226,6 +296,7 @@ impl Engine {
         // The writer answers after its last commit; a writer that is stuck in a flush must not hold us.
         let _ = tokio::time::timeout(Duration::from_secs(10), halted).await;
         inner.waiters.let_go();
+        inner.dispatch.drain(LAST_WORDS).await;
         let let_go = async {
             while !inner.tasks.let_go() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -259,6 +330,15 @@ impl Inner {
     pub(crate) fn live_where(&self, wanted: impl Fn(&Subagent) -> bool) -> Vec<Arc<Subagent>> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.values().filter(|state| wanted(state)).cloned().collect()
+    }
+
+    /// The subagent that a process belongs to. What its environment says counts for nothing here.
+    pub(crate) fn subagent_of_process(&self, pid: u32) -> Option<SubagentId> {
+        let caller = self.callers.find(pid)?;
+        if caller.evidence == Evidence::Environment {
+            return None;
+        }
+        Some(caller.attempt.parse::<AttemptKey>().ok()?.subagent)
     }
 
     pub(crate) fn containment(&self) -> &'static str {

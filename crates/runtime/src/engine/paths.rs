@@ -33,6 +33,11 @@ impl Paths {
         self.attempt(key, state.spec.durable)
     }
 
+    /// Directories of durable runs.
+    pub(crate) fn durable(&self) -> &Path {
+        &self.attempts
+    }
+
     /// Directories that an earlier daemon left of runs which ended with it.
     pub(crate) fn volatile(&self) -> &Path {
         &self.volatile

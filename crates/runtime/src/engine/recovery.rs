@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use subagent_core::recover::{Found, Plan, Step, plan};
 use subagent_model::request::RecoverySummary;
-use subagent_model::{AttemptKey, SubagentId};
+use subagent_model::{AttemptKey, AttemptNumber, SubagentId};
 use subagent_process::{LiveShim, Shim, ShimState, exit_record, leftovers};
 
 use super::attempt::{self, Begin};
@@ -18,8 +18,8 @@ const GROUP: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Recovers everything live and begins what it needs.
 ///
-/// Gives the runs that are about to end: their processes are known to be gone.
-pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<SubagentId>, StartError> {
+/// Gives the attempts that are about to end: their processes are known to be gone.
+pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<(SubagentId, AttemptNumber)>, StartError> {
     // In this order: an attempt that began in between must not look like a child that nobody knows.
     let mut shims = survey(inner).await;
     let groups: HashSet<PathBuf> =
@@ -35,7 +35,7 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<SubagentId>, Start
         let Some(key) = state.attempt_key() else { continue };
         let dir = inner.paths.attempt_of(state, key);
         // A closure in a daemon that died may have begun its work.
-        let in_process = state.spec.exec.is_none() && state.hold().is_some() && !dir.exists();
+        let in_process = state.spec.exec.is_none() && state.process_hold().is_some() && !dir.exists();
         if in_process || dir.join(output::FIRST_SEGMENT).exists() {
             launched.insert(key);
         }
@@ -63,7 +63,7 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<SubagentId>, Start
     let _ = inner.recovery.set(summary);
     clear_volatile(inner.paths.volatile(), &held);
     let ending = |(id, step): &(SubagentId, Step)| match step {
-        Step::Settle { .. } | Step::Lose { .. } => Some(*id),
+        Step::Settle { attempt } | Step::Lose { attempt } => Some((*id, *attempt)),
         _ => None,
     };
     Ok(plan.steps.iter().filter_map(ending).collect())
@@ -101,7 +101,7 @@ fn summarise(plan: &Plan) -> RecoverySummary {
     for (_, step) in &plan.steps {
         match step {
             Step::Adopt { .. } => summary.adopted += 1,
-            Step::Settle { .. } => summary.settled += 1,
+            Step::Settle { .. } | Step::CloseSession { .. } => summary.settled += 1,
             Step::Relaunch { .. } => summary.requeued += 1,
             Step::FinishStop { .. } => summary.stopping += 1,
             Step::Lose { .. } => summary.lost += 1,
@@ -117,18 +117,20 @@ fn carry_out(inner: &Arc<Inner>, id: SubagentId, step: &Step, shims: &mut BTreeM
             (*attempt, |shim| shim.map_or(Begin::Find, Begin::Adopt))
         }
         Step::Relaunch { attempt } => (*attempt, |_| Begin::Launch),
-        Step::Lose { attempt } | Step::FinishStop { attempt } => (*attempt, |_| Begin::Find),
+        Step::Lose { attempt } | Step::FinishStop { attempt } | Step::CloseSession { attempt } => {
+            (*attempt, |_| Begin::Find)
+        }
         Step::Queue | Step::AwaitChildren => return,
     };
     let Some(state) = inner.live(id) else { return };
     let key = state.key_of(attempt);
     let shim = shims.remove(&key).map(|live| live.shim);
-    if let Some(stop) = inner.tasks.enter(key) {
+    if let Some(follow) = inner.tasks.enter(key, &state) {
         // A stop that was accepted before is carried out first.
         if matches!(state.run.phase, subagent_core::run::Phase::Stopping { .. }) {
-            stop.cancel();
+            follow.stop.cancel();
         }
-        attempt::spawn(Arc::clone(inner), state, key, how(shim), stop);
+        attempt::spawn(Arc::clone(inner), state, key, how(shim), follow);
     }
 }
 

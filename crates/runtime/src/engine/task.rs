@@ -26,11 +26,11 @@ pub(crate) async fn drive(attempt: &Attempt, body: Task) {
     attempt.inner.send(Act::lazy(attempt.key.subagent, command).into());
     let cancelled = CancellationToken::new();
     let spec = Arc::clone(&attempt.state.spec);
-    let context = TaskContext { key: attempt.key, prompt, spec, cancelled: cancelled.clone() };
+    let context = TaskContext { key: attempt.key, prompt, spec, session: None, cancelled: cancelled.clone() };
     let mut work = AssertUnwindSafe(async move { body(context).await }).catch_unwind().boxed();
     let graces = attempt.inner.config.graces;
     let deadline = async {
-        match attempt.state.spec.deadline() {
+        match attempt.time_left() {
             Some(deadline) => tokio::time::sleep(deadline).await,
             None => std::future::pending().await,
         }
@@ -90,6 +90,7 @@ fn verdict(end: TaskEnd, code: ErrorCode) -> Verdict {
                 code,
                 message: failure.message,
                 detail: None,
+                reset_at: None,
                 retryable: failure.retryable,
                 exit: None,
             };

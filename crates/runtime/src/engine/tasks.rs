@@ -1,12 +1,21 @@
 //! Which attempts have a task at work. At most one each; a task is the hands of an attempt, never its memory.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use subagent_core::run::Subagent;
 use subagent_model::AttemptKey;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+
+/// What a task of an attempt follows.
+pub(crate) struct Follow {
+    /// Its child is to end.
+    pub(crate) stop: CancellationToken,
+    /// The states of its subagent, as they are committed.
+    pub(crate) states: watch::Receiver<Arc<Subagent>>,
+}
 
 /// The tasks at work.
 #[derive(Default)]
@@ -16,20 +25,34 @@ pub(crate) struct Tasks {
 
 struct Entry {
     stop: CancellationToken,
+    /// The newest state, for a task that follows it.
+    state: watch::Sender<Arc<Subagent>>,
     log_end: Option<watch::Receiver<u64>>,
+    cgroup: Option<std::path::PathBuf>,
     abort: Option<AbortHandle>,
 }
 
 impl Tasks {
-    /// Enters a task for the attempt; `None` when there is one.
-    pub(crate) fn enter(&self, key: AttemptKey) -> Option<CancellationToken> {
+    /// Enters a task for the attempt; `None` when there is one, which then sees the state.
+    pub(crate) fn enter(&self, key: AttemptKey, state: &Arc<Subagent>) -> Option<Follow> {
         let mut map = self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner);
-        if map.contains_key(&key) {
+        if let Some(entry) = map.get(&key) {
+            entry.state.send_if_modified(|shown| {
+                let newer = shown.revision < state.revision;
+                if newer {
+                    *shown = Arc::clone(state);
+                }
+                newer
+            });
             return None;
         }
         let stop = CancellationToken::new();
-        map.insert(key, Entry { stop: stop.clone(), log_end: None, abort: None });
-        Some(stop)
+        let (sender, states) = watch::channel(Arc::clone(state));
+        map.insert(
+            key,
+            Entry { stop: stop.clone(), state: sender, log_end: None, cgroup: None, abort: None },
+        );
+        Some(Follow { stop, states })
     }
 
     /// By which the task can be let go.
@@ -66,6 +89,17 @@ impl Tasks {
         if let Some(entry) = self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&key) {
             entry.log_end = Some(log_end);
         }
+    }
+
+    /// The control group of the attempt's shim.
+    pub(crate) fn set_cgroup(&self, key: AttemptKey, cgroup: Option<std::path::PathBuf>) {
+        if let Some(entry) = self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&key) {
+            entry.cgroup = cgroup;
+        }
+    }
+
+    pub(crate) fn cgroup(&self, key: AttemptKey) -> Option<std::path::PathBuf> {
+        self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner).get(&key)?.cgroup.clone()
     }
 
     pub(crate) fn log_end(&self, key: AttemptKey) -> Option<watch::Receiver<u64>> {

@@ -1,8 +1,14 @@
 //! The one writer: every change of every subagent passes here, in one order. It drains what waits into one batch,
 //! commits it with one flush, and only then answers, publishes and lets effects begin.
 
+mod consequences;
 mod message;
+mod observing;
+mod resuming;
 mod spawning;
+mod stop_all;
+mod telling;
+mod timers;
 mod trees;
 
 use std::collections::{HashMap, VecDeque};
@@ -13,15 +19,18 @@ use std::time::{Duration, Instant};
 
 use subagent_core::admission::Limits;
 use subagent_core::run::{Command, Subagent};
-use subagent_model::{Cursor, Event, Problem, SubagentId, Timestamp};
+use subagent_model::{Cursor, Event, EventKind, Problem, RunNumber, SubagentId, Timestamp};
 use subagent_store::{Content, Store, StoreError, Transition};
 use tokio::sync::oneshot;
 
-pub(crate) use self::message::{Act, ActError, Acted, Message, Spawn, stop_command};
-use self::message::{ActReply, Spawned};
+pub(crate) use self::message::{
+    Act, ActError, Acted, Message, Resume, Resumed, Spawn, StopAll, stop_command,
+};
+use self::message::{ActReply, Spawned, Stopped};
+use self::telling::Telling;
 use super::batch::{Batch, StageError};
 use super::book::Book;
-use super::disk::DiskProbe;
+use super::room::RoomProbe;
 use super::{Inner, clock, effects};
 
 /// Most messages of one round.
@@ -30,21 +39,32 @@ const ROUND: usize = 512;
 const LAZY: Duration = Duration::from_millis(3);
 /// How many ended states are kept at hand, for the acknowledgement that usually follows.
 const RECENT_ENDS: usize = 256;
+/// How often disk and memory are looked at again while runs wait for them, and a store that failed is tried again.
+const ROOM_PAUSE: Duration = Duration::from_millis(500);
+/// The longest sleep: wall clocks may be set, and timers go by them.
+const LONGEST_SLEEP: Duration = Duration::from_mins(1);
 
 /// Starts the writer thread. It ends when it is halted and not before: it holds the engine, which holds the way to it.
 pub(crate) fn start(inner: &Arc<Inner>, receiver: Receiver<Message>) -> std::io::Result<()> {
+    let limits = inner.config.limits.clone();
     let book = {
         let live = inner.live.read().unwrap_or_else(PoisonError::into_inner);
-        Book::of(live.values().map(|state| &**state))
+        Book::of(&limits, live.values().map(|state| &**state), clock::now())
     };
-    let writer = Writer {
+    let mut writer = Writer {
         book,
-        limits: inner.config.limits.clone(),
-        disk: DiskProbe::new(inner.config.data_dir.clone()),
+        limits,
+        room: RoomProbe::new(inner.config.data_dir.clone()),
+        telling: Telling::default(),
         recent: Recent::default(),
         draining: false,
+        held: true,
+        opening: false,
+        failed: false,
         inner: Arc::clone(inner),
     };
+    writer.open_accounts();
+    writer.plan_telling(clock::now());
     // Those that were adopted hold slots: true before anyone can ask.
     writer.show_gauges();
     std::thread::Builder::new().name(String::from("writer")).spawn(move || writer.run(&receiver)).map(drop)
@@ -54,13 +74,22 @@ struct Writer {
     inner: Arc<Inner>,
     book: Book,
     limits: Limits,
-    disk: DiskProbe,
+    room: RoomProbe,
+    telling: Telling,
     recent: Recent,
     draining: bool,
+    /// Nothing starts before what the last engine left is settled.
+    held: bool,
+    /// It is settled: what waits is put into its old order, and starts.
+    opening: bool,
+    /// The last commit failed: what it would have begun is tried again after a while.
+    failed: bool,
 }
 
 /// Answers to give after the commit.
 enum Answer {
+    Resume { id: SubagentId, run: Option<RunNumber>, reply: oneshot::Sender<Result<Resumed, Problem>> },
+    StopAll { stopped: Vec<SubagentId>, failed: Vec<Problem>, reply: oneshot::Sender<Stopped> },
     Spawn { id: SubagentId, existing: bool, reply: oneshot::Sender<Result<Spawned, Problem>> },
     Act { id: SubagentId, changed: bool, cascaded: Vec<SubagentId>, reply: ActReply },
 }
@@ -98,6 +127,10 @@ impl Writer {
         while halt.is_none() {
             let Some(messages) = self.gather(receiver) else { return };
             halt = self.round(messages);
+            if self.opening && halt.is_none() {
+                self.open();
+                halt = self.round(Vec::new());
+            }
         }
         if let Some(done) = halt {
             // Nobody waits: shutdown gave up.
@@ -107,7 +140,7 @@ impl Writer {
 
     /// What waits, as one round. Lazy messages wait a little for others; `None` when nobody can send any more.
     fn gather(&self, receiver: &Receiver<Message>) -> Option<Vec<Message>> {
-        let first = match self.until_next_ready() {
+        let first = match self.until_next_time() {
             None => receiver.recv().ok()?,
             Some(wait) => match receiver.recv_timeout(wait) {
                 Ok(message) => message,
@@ -135,40 +168,65 @@ impl Writer {
         Some(messages)
     }
 
-    /// How long until a delayed run may start; `None` without any.
-    fn until_next_ready(&self) -> Option<Duration> {
-        if self.draining || self.book.running >= self.limits.running {
-            return None;
-        }
-        let at = self.book.queue.next_ready()?;
-        Some(at.since(clock::now()).max(Duration::from_millis(1)))
+    /// How long until something happens by the passing of time alone; `None` without any such thing.
+    fn until_next_time(&self) -> Option<Duration> {
+        let now = clock::now();
+        let ready = if self.draining { None } else { self.book.next_ready(now) };
+        let short_of_room = (!self.draining && self.room.is_short()).then(|| now.after(ROOM_PAUSE));
+        let again = self.failed.then(|| now.after(ROOM_PAUSE));
+        let at = [ready, self.book.next_timer(), self.telling.next(), short_of_room, again]
+            .into_iter()
+            .flatten()
+            .min()?;
+        Some(at.since(now).clamp(Duration::from_millis(1), LONGEST_SLEEP))
     }
 
     /// One round: stage, commit, tell. Gives the halt order back when there was one.
     fn round(&mut self, messages: Vec<Message>) -> Option<oneshot::Sender<()>> {
         let now = clock::now();
         let mut batch = Batch::default();
+        self.failed = false;
+        self.timers(&mut batch, now);
+        self.tell_due(&mut batch, now);
         let mut answers = Vec::with_capacity(messages.len());
         let mut looks = Vec::new();
         let mut halt = None;
-        let mut drained = Vec::new();
+        let mut later = Vec::new();
         for message in messages {
             match message {
                 Message::Spawn(spawn, reply) => {
                     self.stage_spawn(&mut batch, *spawn, reply, &mut answers, now);
                 }
                 Message::Act(act) => self.stage_act(&mut batch, *act, &mut answers, now),
-                Message::Limits(limits) => {
-                    self.limits = (*limits).clone();
-                    *self.inner.gauges.limits.write().unwrap_or_else(PoisonError::into_inner) = *limits;
+                Message::Resume(resume, reply) => {
+                    self.stage_resume(&mut batch, *resume, reply, &mut answers, now);
                 }
+                Message::StopAll(all) => self.stage_stop_all(&mut batch, *all, &mut answers, now),
+                Message::CallWaits(id, begins) => {
+                    if let Some(state) = self.inner.live(id) {
+                        self.book.call_waits(&state, begins);
+                    }
+                }
+                Message::CoolDown(id, until) => {
+                    if let Some(state) = self.inner.live(id) {
+                        self.book.cool_down(&state, until, now);
+                    }
+                }
+                Message::Limits(limits, reply) => {
+                    self.limits = (*limits).clone();
+                    self.book.slots.set_limits(&limits);
+                    *self.inner.gauges.limits.write().unwrap_or_else(PoisonError::into_inner) = *limits;
+                    later.extend(reply);
+                }
+                Message::Open => self.opening = true,
                 Message::Drain(done) => {
                     self.draining = true;
-                    drained.push(done);
+                    later.push(done);
                 }
                 Message::Position(id, reply) => {
-                    let _ = reply.send(self.book.queue.position(id, now).map(|ahead| ahead as u64));
+                    let _ = reply.send(self.place(id, now));
                 }
+                Message::NextRun(id) => self.next_run(&mut batch, id, now),
                 Message::Look(id) => looks.push(id),
                 Message::Halt(done) => halt = Some(done),
             }
@@ -179,8 +237,8 @@ impl Writer {
         } else {
             self.commit(batch, answers);
         }
-        for done in drained {
-            // Told after the commit: what was accepted before is live now, and nothing comes after.
+        for done in later {
+            // Told after the commit: what was accepted before is live now, and what new limits let start has its slot.
             let _ = done.send(());
         }
         for id in looks {
@@ -235,27 +293,32 @@ impl Writer {
             (Some(state), None) => Arc::new(state.clone()),
             _ => self.committed(id)?,
         };
-        if let Command::Conclude { children_live, .. } = &mut command {
-            *children_live = self.book.is_held_by_children(id);
-        }
+        self.complete(batch, &committed, &mut command, now);
         let step = batch.act(&committed, &command, content, now).map_err(|error| match error {
             StageError::Refused(refusal) => ActError::Refused(refusal),
             StageError::Illegal(illegal) => ActError::Internal(illegal.to_string()),
         })?;
         if let (Some(before), Some(after)) = (&step.before, batch.get(id)) {
-            self.book.step(Some(before), after);
-            if after.is_ended() && !before.is_ended() {
-                let parent = after.parent;
-                self.end_waiting_parent(batch, parent, now);
-            }
+            self.book.step(Some(before), after, now);
+            self.follow_up(batch, before, now);
         }
         Ok(step.changed)
     }
 
+    /// What is queued by now has waited in an order that its records know.
+    fn open(&mut self) {
+        (self.opening, self.held) = (false, false);
+        let live = self.inner.live.read().unwrap_or_else(PoisonError::into_inner);
+        self.book.put_in_order(live.values().map(|state| &**state), self.inner.started_at);
+    }
+
     /// Gives free slots to those that wait, fairly.
     fn assign_slots(&mut self, batch: &mut Batch, now: Timestamp) {
-        while !self.draining && self.book.running < self.limits.running {
-            let Some(id) = self.book.queue.pop(now) else { return };
+        if self.held || self.draining || self.book.queue.is_empty() || self.room.hold(&self.limits).is_some()
+        {
+            return;
+        }
+        while let Some((id, _)) = self.book.next_start(now) {
             let command = Command::Claim { owner: self.inner.node.clone(), lease_until: Timestamp::never() };
             if let Err(error) = self.try_act(batch, id, command, None, now) {
                 tracing::warn!(%id, %error, "cannot give a slot");
@@ -268,7 +331,10 @@ impl Writer {
         let mut committed = HashMap::new();
         if !volatile.is_empty() {
             match self.inner.memory.commit(&volatile) {
-                Ok(_) => self.adopt(&volatile, &mut committed),
+                Ok(done) => {
+                    self.tell_observers(&volatile, &numbered(&volatile, done.first), false);
+                    self.adopt(&volatile, &mut committed);
+                }
                 Err(error) => tracing::error!(%error, "the memory store refused a step"),
             }
         }
@@ -277,7 +343,9 @@ impl Writer {
             match self.inner.store.commit(&durable) {
                 Ok(done) => {
                     self.set_degraded(None);
-                    self.inner.feed.publish(numbered(&durable, done.first));
+                    let events = numbered(&durable, done.first);
+                    self.tell_observers(&durable, &events, true);
+                    self.inner.feed.publish(events);
                     self.adopt(&durable, &mut committed);
                 }
                 Err(error) => {
@@ -289,8 +357,12 @@ impl Writer {
         }
         if failure.is_some() || committed.len() < durable.len() + volatile.len() {
             let live = self.inner.live.read().unwrap_or_else(PoisonError::into_inner);
-            self.book = Book::of(live.values().map(|state| &**state));
+            let states = || live.values().map(|state| &**state);
+            let before = std::mem::replace(&mut self.book, Book::of(&self.limits, states(), clock::now()));
+            self.book.keep_calls(&before, states());
             drop(live);
+            self.failed = true;
+            self.open_accounts();
             self.show_gauges();
             // Do not spin on a store that takes nothing: what is still needed is seen again by the slow timer.
             std::thread::sleep(Duration::from_millis(20));
@@ -307,19 +379,28 @@ impl Writer {
         let mut live = self.inner.live.write().unwrap_or_else(PoisonError::into_inner);
         for transition in transitions {
             let state = &transition.state;
-            if state.is_ended() {
-                live.remove(&state.id);
-                self.recent.put(state);
-            } else {
+            if state.is_live() {
                 live.insert(state.id, Arc::clone(state));
                 self.recent.forget(state.id);
+            } else {
+                live.remove(&state.id);
+                self.recent.put(state);
             }
             committed.insert(state.id, Arc::clone(state));
         }
         drop(live);
-        for transition in transitions.iter().filter(|transition| transition.state.is_ended()) {
-            self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(&transition.state.id);
-            self.inner.waiters.ended(&transition.state);
+        self.note_tellings(transitions, clock::now());
+        for transition in transitions {
+            let state = &transition.state;
+            self.inner.watchers.changed(state);
+            // A run that ended and was followed by the next one in the same step has waiters as well.
+            let ended = transition.events.iter().any(|fact| matches!(fact.kind, EventKind::Ended { .. }));
+            if ended || state.is_ended() {
+                self.inner.waiters.ended(state);
+            }
+            if !state.is_live() && !state.spec.can.resume {
+                self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(&state.id);
+            }
         }
     }
 
@@ -329,7 +410,7 @@ impl Writer {
         committed: &HashMap<SubagentId, Arc<Subagent>>,
         failure: Option<&StoreError>,
     ) {
-        let failed =
+        let lost =
             || failure.cloned().unwrap_or(StoreError::Backend { reason: String::from("nothing was kept") });
         for answer in answers {
             // A caller that went away is no concern of the writer.
@@ -337,14 +418,31 @@ impl Writer {
                 Answer::Spawn { id, existing, reply } => {
                     let _ = reply.send(match committed.get(&id) {
                         Some(state) => Ok(Spawned { state: Arc::clone(state), existing }),
-                        None => Err(ActError::Store(failed()).into()),
+                        None => Err(ActError::Store(lost()).into()),
                     });
+                }
+                Answer::Resume { id, run, reply } => {
+                    let _ = reply.send(match committed.get(&id) {
+                        Some(state) => Ok(Resumed { state: Arc::clone(state), run, existing: false }),
+                        None => Err(ActError::Store(lost()).into()),
+                    });
+                }
+                Answer::StopAll { stopped, mut failed, reply } => {
+                    let mut done = Vec::new();
+                    for id in stopped {
+                        match committed.get(&id) {
+                            Some(state) => done.push(Arc::clone(state)),
+                            None => failed
+                                .push(Problem::from(ActError::Store(lost())).with_ids(vec![id.to_string()])),
+                        }
+                    }
+                    let _ = reply.send(Stopped { stopped: done, failed });
                 }
                 Answer::Act { id, changed, cascaded, reply } => {
                     let state = match (committed.get(&id), changed) {
                         (Some(state), _) => Ok(Arc::clone(state)),
                         (None, false) => self.committed(id),
-                        (None, true) => Err(ActError::Store(failed())),
+                        (None, true) => Err(ActError::Store(lost())),
                     };
                     let _ = reply.send(state.map(|state| Acted { state, changed, cascaded }));
                 }
@@ -358,7 +456,9 @@ impl Writer {
 
     fn show_gauges(&self) {
         let gauges = &self.inner.gauges;
-        gauges.running.store(self.book.running, Ordering::Relaxed);
+        gauges.running.store(self.book.slots.running(), Ordering::Relaxed);
+        let idle = u32::try_from(self.book.idle.len()).unwrap_or(u32::MAX);
+        gauges.idle.store(idle, Ordering::Relaxed);
         gauges.queued.store(u32::try_from(self.book.queue.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 }

@@ -40,6 +40,12 @@ pub(crate) fn config(dir: &Path, limits: Limits) -> EngineConfig {
         log_limit: 1 << 20,
         lease: Duration::from_mins(1),
         version: String::from("test"),
+        tell_after: EngineConfig::TELL_AFTER,
+        escalate_after: Duration::from_mins(1),
+        look_every: Duration::from_secs(5),
+        child_limits: vec![],
+        retention: subagent_runtime::Retention::default(),
+        hooks: subagent_runtime::hooks::Hooks::default(),
     }
 }
 
@@ -85,7 +91,9 @@ pub(crate) async fn start_with(
     store: Arc<dyn Store>,
     pool: ShimPool,
 ) -> Engine {
-    let registry = Registry::default().with(Exec).with(fake.clone());
+    // A second name for children that cannot be spoken with.
+    let plain = fake.also("plain", subagent_model::Capabilities::default());
+    let registry = Registry::default().with(Exec).with(fake.clone()).with(plain);
     Engine::start(config, store, registry, Some(pool)).await.unwrap()
 }
 
@@ -108,7 +116,7 @@ pub(crate) fn bad_shim(dir: &Path) -> PathBuf {
 }
 
 pub(crate) fn me() -> Caller {
-    Caller { requester: Requester::from("me") }
+    Caller { requester: Requester::from("user:me") }
 }
 
 pub(crate) fn scripted(script: &str) -> SpawnRequest {
@@ -121,12 +129,18 @@ pub(crate) fn scripted(script: &str) -> SpawnRequest {
     }
 }
 
+/// A scripted child that nobody can speak with.
+pub(crate) fn plain(script: &str) -> SpawnRequest {
+    SpawnRequest { provider: String::from("plain"), ..scripted(script) }
+}
+
 pub(crate) fn shell(script: &str) -> SpawnRequest {
     let exec = ExecSpec {
         program: String::from("/bin/sh"),
         args: vec![String::from("-c"), script.to_owned()],
         prompt_via: PromptVia::Stdin,
         result: ResultFrom::WholeOutput,
+        talk: subagent_model::Talk::None,
     };
     let env = BTreeMap::from([(String::from("PATH"), String::from("/usr/bin:/bin"))]);
     SpawnRequest { provider: String::from("exec"), exec: Some(exec), env, ..scripted("") }
@@ -143,13 +157,13 @@ impl World {
 
     pub(crate) async fn ended(&self, id: SubagentId) -> SubagentRecord {
         let options = WaitOptions { run: None, timeout_ms: Some(20_000) };
-        let reply = self.engine.wait(id, options).await.unwrap();
+        let reply = self.engine.wait(&me(), id, options).await.unwrap();
         assert!(reply.ended, "{:?}", reply.record);
         reply.record
     }
 
     pub(crate) async fn status(&self, id: SubagentId) -> Status {
-        self.engine.get(id).await.unwrap().status
+        self.engine.get(&me(), id).await.unwrap().status
     }
 
     /// Every durable event of the world, from the store.
@@ -165,7 +179,7 @@ impl World {
 
     /// How many notices are owed for this subagent.
     pub(crate) async fn notices(&self, id: SubagentId) -> usize {
-        let inbox = self.engine.inbox(&me(), 1_000).await.unwrap();
+        let inbox = self.engine.inbox(&me(), 1_000, None).await.unwrap();
         inbox.iter().filter(|item| item.record.id == id).count()
     }
 
@@ -181,7 +195,7 @@ impl World {
     /// Looks at a run until it has what is wanted, which must be before its end.
     async fn until_of<T>(&self, id: SubagentId, wanted: impl Fn(&SubagentRecord) -> Option<T>) -> T {
         until_async("a live run", || async {
-            let record = self.engine.get(id).await.unwrap();
+            let record = self.engine.get(&me(), id).await.unwrap();
             let found = wanted(&record);
             assert!(found.is_some() || !record.status.is_final(), "it ended before: {record:?}");
             found
@@ -204,7 +218,7 @@ impl World {
     }
 
     pub(crate) async fn kinds(&self, id: SubagentId) -> Vec<&'static str> {
-        let events = self.engine.events(Cursor(0), 1_000, None).await.unwrap();
+        let events = self.engine.events(&me(), Cursor(0), 1_000, None).await.unwrap().items;
         events.iter().filter(|event| event.subagent == id).map(|event| event.kind.name()).collect()
     }
 }
@@ -226,6 +240,8 @@ pub(crate) fn shim_of(child: &ProcessIdentity) -> u32 {
 #[derive(Default)]
 pub(crate) struct SlowStore {
     pub(crate) memory: MemoryStore,
+    /// Whether the next commit fails.
+    pub(crate) fails: std::sync::atomic::AtomicBool,
     gate: Mutex<SlowGate>,
     changed: Condvar,
 }
@@ -259,6 +275,9 @@ impl Store for SlowStore {
         gate = self.changed.wait_while(gate, |gate| gate.closed).unwrap();
         gate.waiting = false;
         drop(gate);
+        if self.fails.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            return Err(StoreError::Backend { reason: String::from("on purpose") });
+        }
         self.memory.commit(batch)
     }
     fn get(&self, id: SubagentId) -> Result<Option<Arc<Subagent>>, StoreError> {
@@ -312,6 +331,30 @@ impl Store for SlowStore {
     fn handle_taken(&self, handle: &Handle) -> Result<bool, StoreError> {
         self.memory.handle_taken(handle)
     }
+    fn summaries(
+        &self,
+        after: Option<SubagentId>,
+        limit: u32,
+    ) -> Result<Vec<subagent_store::StoredSummary>, StoreError> {
+        self.memory.summaries(after, limit)
+    }
+
+    fn release_content(&self, ids: &[SubagentId]) -> Result<u32, StoreError> {
+        self.memory.release_content(ids)
+    }
+
+    fn tree(&self, root: SubagentId) -> Result<Vec<Arc<Subagent>>, StoreError> {
+        self.memory.tree(root)
+    }
+
+    fn first_event(&self) -> Result<Cursor, StoreError> {
+        self.memory.first_event()
+    }
+
+    fn prune_events(&self, before: Cursor) -> Result<u64, StoreError> {
+        self.memory.prune_events(before)
+    }
+
     fn delete(&self, ids: &[SubagentId]) -> Result<u32, StoreError> {
         self.memory.delete(ids)
     }
@@ -324,4 +367,24 @@ impl Store for SlowStore {
     fn mode(&self) -> StoreMode {
         self.memory.mode()
     }
+}
+
+/// A world whose engine is told something else.
+pub(crate) async fn world_with(limits: Limits, change: impl FnOnce(&mut EngineConfig)) -> World {
+    let dir = tempfile::Builder::new().prefix("sa-").tempdir().unwrap();
+    let (fake, store) = (Scripted::default(), Arc::new(MemoryStore::default()));
+    let mut config = config(dir.path(), limits);
+    change(&mut config);
+    let engine = start_with(config, &fake, Arc::clone(&store) as _, pool(dir.path())).await;
+    World { engine, fake, store, dir }
+}
+
+/// A subagent as a caller.
+pub(crate) fn child(id: SubagentId) -> Caller {
+    Caller { requester: Requester::subagent(id) }
+}
+
+/// The same below a parent, which is told of its end.
+pub(crate) fn under(parent: SubagentId, request: SpawnRequest) -> SpawnRequest {
+    SpawnRequest { parent: Some(parent.to_string()), mode: subagent_model::Mode::Async, ..request }
 }

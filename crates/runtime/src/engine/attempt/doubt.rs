@@ -20,14 +20,14 @@ const KILLED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Lets a suspended shim go on. Harmless to any other.
-pub(super) fn nudge(shim: &Shim) {
+pub(crate) fn nudge(shim: &Shim) {
     // Gone already shows as the end.
     let _ = signal_checked(shim.identity(), Signal::CONT.as_raw());
 }
 
 impl Attempt {
     /// Ends a shim from outside, and with it what it was told and has not done. Returns once it is gone.
-    pub(super) async fn put_down(&self, shim: &Shim) {
+    pub(crate) async fn put_down(&self, shim: &Shim) {
         tracing::warn!(key = %self.key, "a shim does not answer; it is ended from outside");
         // Gone already is as good.
         let _ = signal_checked(shim.identity(), Signal::KILL.as_raw());
@@ -37,7 +37,7 @@ impl Attempt {
     }
 
     /// The connection to a shim is over. True when the shim is: it is not when another daemon or task took it over.
-    pub(super) async fn is_gone(&self, shim: &Shim) -> bool {
+    pub(crate) async fn is_gone(&self, shim: &Shim) -> bool {
         gone_within(shim.identity(), DYING).await
     }
 
@@ -71,6 +71,33 @@ impl Attempt {
             verdict.conclusion.exit = None;
         }
         self.conclude(verdict).await;
+    }
+
+    /// Ends a conversation whose shim is gone, with what the child had said.
+    pub(crate) async fn settle_lost_conversation(
+        &self,
+        run: subagent_model::RunNumber,
+        cgroup: Option<PathBuf>,
+        text: Option<String>,
+    ) {
+        let record = exit_record::read(&self.dir()).ok().flatten();
+        if !record.as_ref().is_some_and(|record| record.tree_gone) {
+            self.end_leftovers(cgroup).await;
+        }
+        let mut verdict = match &record {
+            Some(record) => self.verdict_of(record).await,
+            None => self.judge(End::ShimLost).await,
+        };
+        if verdict.conclusion.result.is_none()
+            && let Some(text) = text
+        {
+            let (result, whole) = subagent_provider::bound(text);
+            verdict.conclusion.result = Some(result);
+            verdict.conclusion.marks.push(subagent_model::Mark::Partial);
+            verdict.conclusion.quality = subagent_model::Quality::Partial;
+            verdict.whole = whole;
+        }
+        self.conclude_run(run, verdict).await;
     }
 
     pub(super) async fn end_leftovers(&self, cgroup: Option<PathBuf>) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use subagent_model::{ErrorCode, Problem};
 use subagent_process::{StartError, StartJob, StdinSource};
-use subagent_provider::{Job, Launch, ProcessLaunch, StdinPlan};
+use subagent_provider::{Codec, Job, Launch, ProcessLaunch, StdinPlan};
 
 use super::super::task;
 use super::doubt::nudge;
@@ -33,7 +33,16 @@ impl Attempt {
         match self.plan().await {
             Err(problem) => self.fail(problem).await,
             Ok((_, Launch::Task(body))) => task::drive(self, body).await,
-            Ok((job, Launch::Process(process))) => self.start(&job, process).await,
+            Ok((job, Launch::Dialogue(body))) => self.converse_with_task(&job, body).await,
+            Ok((job, Launch::Process(process))) => self.start(&job, process, None).await,
+            Ok((job, Launch::Conversation(process))) => {
+                let codec = self.provider().ok().and_then(|provider| provider.codec(&job));
+                let Some(codec) = codec else {
+                    let message = "the provider has no codec for a child that is spoken with";
+                    return self.fail(Problem::new(ErrorCode::Panicked, message)).await;
+                };
+                self.start(&job, process, Some(codec)).await;
+            }
         }
     }
 
@@ -45,10 +54,12 @@ impl Attempt {
         Ok((job, launch))
     }
 
-    async fn start(&self, job: &Job, process: ProcessLaunch) {
+    async fn start(&self, job: &Job, process: ProcessLaunch, codec: Option<Box<dyn Codec>>) {
+        let attempt_job = job;
         let dir = job.dir.clone();
         let stdin = match process.stdin {
             StdinPlan::Null => StdinSource::Null,
+            StdinPlan::Open => StdinSource::Pipe,
             StdinPlan::Prompt => StdinSource::File(text_of(&dir.join(STDIN_FILE))),
         };
         let environment = match self.environment(&process) {
@@ -85,10 +96,12 @@ impl Attempt {
             args: process.args,
             env: environment,
             stdin,
-            deadline: spec.deadline(),
+            // Of a process that goes on over several runs the driver keeps the time of each.
+            deadline: self.time_left().filter(|_| !spec.is_warm()),
             lease: Some(self.lease()),
             log_limit: self.inner.config.log_limit,
             graces: self.inner.config.graces,
+            rlimits: self.inner.config.child_limits.clone(),
             ..StartJob::new(self.key.to_string(), text_of(&dir), process.program, spec.cwd.as_str())
         };
         let answer = {
@@ -102,9 +115,13 @@ impl Attempt {
             }
         };
         match answer {
-            Ok(started) => {
-                self.watch(shim, Some(self.started(Some(started)))).await;
-            }
+            Ok(started) => match codec {
+                Some(codec) => {
+                    self.know(&shim);
+                    self.converse(shim, codec, attempt_job).await;
+                }
+                None => self.watch(shim, Some(self.started(Some(started)))).await,
+            },
             Err(StartError::Failed(failure)) => {
                 pool.release(shim);
                 self.fail(start_problem(&failure)).await;
@@ -118,6 +135,12 @@ impl Attempt {
                 self.settle_without_shim(cgroup, None, self.has_log()).await;
             }
         }
+    }
+
+    /// What is left of the run's deadline: earlier attempts have used a part of it.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let deadline = self.state.spec.deadline()?;
+        Some(deadline.saturating_sub(self.state.run.worked()).max(Duration::from_millis(1)))
     }
 
     /// The child's whole environment: the requester's, the provider's, ours. Nothing of the daemon's own.

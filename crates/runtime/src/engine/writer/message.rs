@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use subagent_core::admission::Limits;
 use subagent_core::run::{Command, Refusal, Subagent};
-use subagent_model::{Cause, ErrorCode, Problem, Requester, SpawnSpec, SubagentId, Timestamp};
+use subagent_model::request::QueuePlace;
+use subagent_model::{
+    BoundedText, Cause, ErrorCode, Problem, Requester, RunNumber, SpawnSpec, SubagentId, Timestamp,
+};
 use subagent_store::{Content, IdempotencyKey, StoreError};
 use tokio::sync::oneshot;
 
@@ -16,6 +19,27 @@ pub(crate) struct Spawn {
     pub(crate) requester: Requester,
     pub(crate) content: Vec<Content>,
     pub(crate) idempotency: Option<IdempotencyKey>,
+}
+
+/// A resume that passed all checks but the gate.
+pub(crate) struct Resume {
+    pub(crate) id: SubagentId,
+    pub(crate) prompt: BoundedText,
+    pub(crate) requester: Requester,
+    /// The whole prompt, where it is too long for its preview.
+    pub(crate) whole: Option<Arc<str>>,
+    /// While a run is live: accept it as a follow-up.
+    pub(crate) queue: Option<String>,
+    pub(crate) key: Option<String>,
+}
+
+/// What a resume came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Resumed {
+    pub(crate) state: Arc<Subagent>,
+    /// The run that it opened, or that the same request opened before; none when it became a follow-up.
+    pub(crate) run: Option<RunNumber>,
+    pub(crate) existing: bool,
 }
 
 /// What a spawn came to.
@@ -58,7 +82,14 @@ impl From<ActError> for Problem {
             ActError::Halted => ErrorCode::Draining,
             ActError::Internal(_) => ErrorCode::Panicked,
         };
-        Self::new(code, error.to_string())
+        let problem = Self::new(code, error.to_string());
+        match &error {
+            ActError::Refused(Refusal::Mail(refusal)) => match refusal.numbers() {
+                Some((limit, used)) => problem.with_numbers(limit as u64, used as u64),
+                None => problem,
+            },
+            _ => problem,
+        }
     }
 }
 
@@ -68,14 +99,43 @@ pub(crate) type ActReply = oneshot::Sender<Result<Acted, ActError>>;
 pub(crate) enum Message {
     Spawn(Box<Spawn>, oneshot::Sender<Result<Spawned, Problem>>),
     Act(Box<Act>),
-    Limits(Box<Limits>),
+    Resume(Box<Resume>, oneshot::Sender<Result<Resumed, Problem>>),
+    /// Stops everything that may be stopped by the caller.
+    StopAll(Box<StopAll>),
+    /// A call on behalf of a live subagent begins or ends to wait for its own descendants.
+    CallWaits(SubagentId, bool),
+    /// The provider of this subagent holds it up until then: others on the same account stand back.
+    CoolDown(SubagentId, Timestamp),
+    Limits(Box<Limits>, Option<oneshot::Sender<()>>),
+    /// What recovery found is settled: slots may be given, to those that waited longest.
+    Open,
     /// No new slots any more.
     Drain(oneshot::Sender<()>),
-    /// How many runs start before this one.
-    Position(SubagentId, oneshot::Sender<Option<u64>>),
+    /// How many runs start before this one, and what holds it.
+    Position(SubagentId, oneshot::Sender<QueuePlace>),
+    /// The oldest follow-up of this subagent is to open its next run.
+    NextRun(SubagentId),
     /// Look again at what this subagent needs.
     Look(SubagentId),
     Halt(oneshot::Sender<()>),
+}
+
+/// A stop of many.
+pub(crate) struct StopAll {
+    pub(crate) actor: String,
+    /// Only what is below this one.
+    pub(crate) below: Option<SubagentId>,
+    /// Only what this one asked for.
+    pub(crate) of: Option<Requester>,
+    pub(crate) detached: bool,
+    pub(crate) reply: oneshot::Sender<Stopped>,
+}
+
+/// Those that were stopped, and those that could not be.
+#[derive(Debug, Default)]
+pub(crate) struct Stopped {
+    pub(crate) stopped: Vec<Arc<Subagent>>,
+    pub(crate) failed: Vec<Problem>,
 }
 
 /// A command on its way.
@@ -118,5 +178,5 @@ impl Message {
 
 /// The command of a stop.
 pub(crate) fn stop_command(actor: &str, cause: Cause) -> Command {
-    Command::Stop { actor: actor.to_owned(), cause }
+    Command::Stop { actor: actor.to_owned(), cause, drop_follow_ups: true }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use subagent_core::admission::{self, Facts, ParentFacts};
+use subagent_core::admission::{self, Asking, ParentFacts};
+use subagent_core::budget::Amount;
 use subagent_core::run::{Birth, Phase, Subagent, accept};
 use subagent_model::{ErrorCode, Handle, Problem, SubagentId, Timestamp};
 use subagent_store::{Store, StoreError};
@@ -48,12 +49,7 @@ impl Writer {
                 }
             }
         }
-        let mut facts = Facts {
-            parent: None,
-            queued: u32::try_from(self.book.queue.len()).unwrap_or(u32::MAX),
-            disk_free_mb: spawn.spec.durable.then(|| self.disk.free_mb()).flatten(),
-            draining: self.draining,
-        };
+        let mut facts = self.facts(spawn.spec.durable, Asking::Spawn);
         let (mut root, mut depth) = (spawn.id, 0);
         if let Some(parent) = spawn.parent {
             let state = match batch.get(parent) {
@@ -71,6 +67,12 @@ impl Writer {
                 recent_spawns: self.book.recent_spawns(parent, now, self.limits.rate_window()),
             });
         }
+        self.open_account(root);
+        facts.tree = self.book.accounts.get(&root).map(|account| {
+            let budget = &spawn.spec.budget;
+            let tokens = budget.max_tokens.unwrap_or(0);
+            account.facts(Amount { tokens, cost_usd: budget.max_cost_usd })
+        });
         admission::admit(&self.limits, &facts).map_err(Earlier::refused)?;
         let handle = self.free_handle(batch).map_err(store_problem)?;
         let birth = Birth {
@@ -85,7 +87,10 @@ impl Writer {
         let state = batch
             .birth(spawn.id, accept(birth), spawn.content, spawn.idempotency, now)
             .map_err(|error| Earlier::refused(Problem::new(ErrorCode::Panicked, error.to_string())))?;
-        self.book.step(None, state);
+        if state.parent.is_none() {
+            self.book.open_account(state, []);
+        }
+        self.book.step(None, state, now);
         if let Some(parent) = spawn.parent {
             self.book.note_spawn(parent, root, now);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use subagent_core::run::{Command, Phase, Subagent};
-use subagent_model::{Cause, Requester, SubagentId, Timestamp};
+use subagent_model::{ActivityOn, Cause, Requester, SubagentId, Timestamp};
 
 use super::super::batch::Batch;
 use super::Writer;
@@ -13,8 +13,8 @@ use super::message::stop_command;
 const DEEPEST: usize = 1_000;
 
 impl Writer {
-    /// A parent whose turn is over ends with its last child.
-    pub(super) fn end_waiting_parent(
+    /// A parent whose turn is over goes on or ends with its last child.
+    pub(super) fn tell_waiting_parent(
         &mut self,
         batch: &mut Batch,
         parent: Option<SubagentId>,
@@ -24,12 +24,18 @@ impl Writer {
         if self.book.is_held_by_children(parent) {
             return;
         }
-        let waits = |state: &Subagent| matches!(state.run.phase, Phase::Waiting { held: Some(_), .. });
+        let waits = |state: &Subagent| {
+            matches!(state.run.phase, Phase::Waiting { on: ActivityOn::Children, held: Some(_), .. })
+        };
         let waiting = match batch.get(parent) {
             Some(state) => waits(state),
             None => self.inner.live(parent).is_some_and(|state| waits(&state)),
         };
-        if waiting && let Err(error) = self.try_act(batch, parent, Command::ChildrenEnded, None, now) {
+        if !waiting {
+            return;
+        }
+        let unread = self.unread_of(batch, parent, now);
+        if let Err(error) = self.try_act(batch, parent, Command::ChildrenEnded { unread }, None, now) {
             tracing::warn!(%parent, %error, "cannot end a run that waited for its children");
         }
     }
@@ -41,7 +47,7 @@ impl Writer {
         if self.book.live_in_tree(root) == 0 {
             return Vec::new();
         }
-        let of_tree = |state: &Subagent| state.root == root && state.id != id && !state.is_ended();
+        let of_tree = |state: &Subagent| state.root == root && state.id != id && state.is_live();
         let mut family: Vec<_> = self.inner.live_where(of_tree).iter().map(|state| state.id).collect();
         family.extend(batch.states().filter(|state| of_tree(state)).map(|state| state.id));
         // Ids sort by birth: parents come before their children.
@@ -77,8 +83,21 @@ impl Writer {
         None
     }
 
+    /// True when `ancestor` is above `id`.
+    pub(super) fn is_below(&mut self, batch: &Batch, id: SubagentId, ancestor: SubagentId) -> bool {
+        let mut at = id;
+        for _ in 0..DEEPEST {
+            match self.newest(batch, at).and_then(|state| state.parent) {
+                Some(parent) if parent == ancestor => return true,
+                Some(parent) => at = parent,
+                None => return false,
+            }
+        }
+        false
+    }
+
     /// A subagent as it will be after this round.
-    fn newest(&mut self, batch: &Batch, id: SubagentId) -> Option<Arc<Subagent>> {
+    pub(super) fn newest(&mut self, batch: &Batch, id: SubagentId) -> Option<Arc<Subagent>> {
         match batch.get(id) {
             Some(state) => Some(Arc::new(state.clone())),
             None => self.committed(id).ok(),

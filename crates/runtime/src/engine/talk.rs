@@ -1,0 +1,442 @@
+//! The driver of a child that is spoken with. It carries out what the state owes the child (prompts, messages, answers,
+//! interrupts, the end) and tells the run machine what the child says. It remembers only what it did by itself; all else
+//! is in the state and in the log, so the next daemon goes on in the middle.
+
+mod channel;
+mod closing;
+mod ear;
+mod orders;
+mod recall;
+mod turn;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use subagent_core::run::{Command, Phase, Subagent};
+use subagent_model::{
+    Conclusion, ErrorCode, ErrorInfo, MessageNumber, Outcome, Quality, RequestNumber, RunNumber, Timestamp,
+    Written,
+};
+use subagent_process::{ExitWait, Shim};
+use subagent_provider::{Codec, Dialogue, Job, Link, Said, TaskContext, Verdict, bound};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::channel::{Channel, Event};
+use self::closing::Closing;
+use self::ear::Ear;
+use self::turn::Ruling;
+use super::attempt::Attempt;
+use super::writer::{Act, ActError, Acted};
+
+/// What a conversation came to.
+pub(super) enum Over {
+    /// Its process ended, or its task.
+    Ended(Option<ExitWait>),
+    /// The engine lets go of it: the child runs on.
+    LetGo,
+}
+
+/// One conversation.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact about the child, and none excludes another"
+)]
+pub(super) struct Talk<'a> {
+    attempt: &'a Attempt,
+    channel: Channel,
+    state: Arc<Subagent>,
+    /// The run that the ear listens to.
+    run: RunNumber,
+    ear: Ear,
+    /// It takes prompts.
+    opened: bool,
+    /// It works on a prompt.
+    turn_open: bool,
+    /// This process was given the prompt of the run, or told to go on with it.
+    prompted: bool,
+    /// The message whose handing over was done, and whose receipt is awaited.
+    handed: Option<MessageNumber>,
+    /// Requests whose answer was given.
+    told: BTreeSet<RequestNumber>,
+    /// The interrupt that the state asks for was given.
+    interrupt: Option<Instant>,
+    /// Results of children that it was asked to read.
+    result_nudges: u32,
+    closing: Option<Closing>,
+    /// The failure of its last turn: how the run ends once its process is gone.
+    failure: Option<Conclusion>,
+    /// What the gates say about the end of the turn.
+    ruling: Option<Ruling>,
+    /// It was heard or told something since it was last shown.
+    news: bool,
+    /// When it is asked to wrap up for its deadline.
+    warning: Option<Instant>,
+    /// Its deadline, where the shim does not hold it.
+    deadline: Option<Instant>,
+}
+
+impl Attempt {
+    /// Speaks with the child in a shim from its start on.
+    pub(super) async fn converse(&self, shim: Shim, codec: Box<dyn Codec>, job: &Job) {
+        self.tell(self.started(shim.started()));
+        let mut talk = Talk::new(self, Channel::shim(shim, codec, self.dir()));
+        let opening = talk.channel.open(job);
+        talk.channel.write(&opening).await;
+        talk.drive().await;
+    }
+
+    /// Takes over the conversation with a child in a shim.
+    pub(super) async fn converse_on(&self, shim: Shim, codec: Box<dyn Codec>) {
+        self.tell(self.started(shim.started()));
+        let mut talk = Talk::new(self, Channel::shim(shim, codec, self.dir()));
+        if let Err(error) = talk.take_over(&self.job()).await {
+            talk.hear(vec![Said::Broken(format!("its log cannot be read: {error}"))]).await;
+        }
+        talk.drive().await;
+    }
+
+    /// Speaks with a child inside the daemon.
+    pub(super) async fn converse_with_task(&self, job: &Job, body: Dialogue) {
+        let command = Command::Started { attempt: self.key.attempt, process: None };
+        self.tell(Act::lazy(self.key.subagent, command));
+        let cancelled = CancellationToken::new();
+        let context = TaskContext {
+            key: self.key,
+            prompt: job.prompt_text.clone().unwrap_or_default(),
+            spec: Arc::clone(&self.state.spec),
+            cancelled: cancelled.clone(),
+            session: job.session.clone(),
+        };
+        let (orders, told) = mpsc::unbounded_channel();
+        let (say, said) = mpsc::unbounded_channel();
+        let work = tokio::spawn(async move { body(context, Link { orders: told, say }).await });
+        // A task that is let go hears of it.
+        let _cancel = cancelled.drop_guard();
+        let mut talk = Talk::new(self, Channel::task(orders, said, work));
+        talk.drive().await;
+    }
+}
+
+impl<'a> Talk<'a> {
+    fn new(attempt: &'a Attempt, channel: Channel) -> Self {
+        let state = attempt.states.borrow().clone();
+        if let Some(shim) = channel.as_shim() {
+            attempt.inner.tasks.set_log_end(attempt.key, shim.log_end());
+        }
+        Self {
+            attempt,
+            channel,
+            run: state.run.number,
+            result_nudges: state.run.nudges.results,
+            state,
+            ear: Ear::default(),
+            opened: false,
+            turn_open: false,
+            prompted: false,
+            handed: None,
+            told: BTreeSet::new(),
+            interrupt: None,
+            closing: None,
+            failure: None,
+            ruling: None,
+            warning: None,
+            deadline: None,
+            news: true,
+        }
+    }
+
+    /// Follows the child to its end and settles what is left.
+    async fn drive(&mut self) {
+        match self.follow().await {
+            Over::LetGo => {}
+            Over::Ended(end) => self.settle(end).await,
+        }
+    }
+
+    async fn follow(&mut self) -> Over {
+        let mut states = self.attempt.states.clone();
+        let lease = self.attempt.lease();
+        let mut renewal = tokio::time::interval_at(Instant::now() + lease / 3, lease / 3);
+        self.set_deadline();
+        loop {
+            self.carry_out().await;
+            self.channel.flush().await;
+            self.show_activity();
+            let due = self.next_step();
+            tokio::select! {
+                biased;
+                changed = states.changed() => {
+                    if changed.is_err() {
+                        return Over::LetGo;
+                    }
+                    let state = states.borrow_and_update().clone();
+                    self.see(state);
+                }
+                () = self.attempt.stop.cancelled(), if !self.is_stopping() => self.begin_closing(Closing::stop()),
+                event = self.channel.next() => match event {
+                    Event::Said(said) => self.hear(said).await,
+                    Event::Exited(end) => return Over::Ended(Some(end)),
+                    Event::TaskOver(panic) => {
+                        if let Some(what) = panic {
+                            self.failure = Some(self.failed(ErrorCode::Panicked, what, false));
+                        }
+                        return Over::Ended(None);
+                    }
+                },
+                ruling = Ruling::ready(&mut self.ruling) => self.ruled(ruling).await,
+                () = until(due) => {
+                    if let Some(over) = self.step_on().await {
+                        return over;
+                    }
+                }
+                () = until(self.warning) => {
+                    self.warning = None;
+                    self.act_soon(Command::WrapUp { limit: subagent_model::Limit::Deadline });
+                }
+                () = until(self.deadline) => {
+                    self.deadline = None;
+                    self.act_soon(Command::Cut { limit: subagent_model::Limit::Deadline });
+                }
+                _ = renewal.tick() => {
+                    if let Some(shim) = self.channel.as_shim() {
+                        let _ = shim.renew(lease);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A new state: it may be the next run on the same process.
+    fn see(&mut self, state: Arc<Subagent>) {
+        if state.run.number != self.run {
+            self.run = state.run.number;
+            self.ear = Ear::after(&self.ear);
+            self.prompted = false;
+            self.turn_open = false;
+            self.interrupt = None;
+            self.failure = None;
+            self.ruling = None;
+            self.told.clear();
+            self.result_nudges = state.run.nudges.results;
+            self.state = Arc::clone(&state);
+            self.set_deadline();
+        }
+        if state.run.interrupting.is_none() {
+            self.interrupt = None;
+        }
+        if self.handed.is_some_and(|handed| state.mail.handing().is_none_or(|m| m.number != handed)) {
+            self.handed = None;
+        }
+        self.state = state;
+    }
+
+    /// Tells the run machine what the child says.
+    async fn hear(&mut self, said: Vec<Said>) {
+        self.ear.missed |= self.channel.take_missed();
+        self.news = true;
+        for said in said {
+            self.ear.hear(&said, false);
+            let attempt = self.attempt.key.attempt;
+            match said {
+                Said::Opened { session } => {
+                    self.opened = true;
+                    self.act_soon(Command::Opened { attempt, session });
+                }
+                Said::Took(number) => self.settle_message(number, Written::Yes),
+                Said::Declined(number) => self.settle_message(number, Written::Refused),
+                Said::Asked(ask) => {
+                    // Policy and time limit are the writer's.
+                    let command = Command::Ask {
+                        attempt,
+                        ask,
+                        policy: subagent_model::PolicyWord::Ask,
+                        reason: None,
+                        expires_at: Timestamp::default(),
+                    };
+                    self.act_soon(command);
+                }
+                Said::TookBack { key } => self.act_soon(Command::TakeBack { attempt, key }),
+                Said::Background { live: 0 } => self.act_soon(Command::BackgroundEnded { attempt }),
+                Said::HeldUp { until } => self.held_up(until),
+                Said::Done(end) => {
+                    self.count();
+                    self.turn_ended(end).await;
+                }
+                Said::Broken(why) => {
+                    self.count();
+                    let failure = self.failed(ErrorCode::Protocol, why, true);
+                    self.fail(failure);
+                }
+                // Each turn is judged by itself: turns that are told of together are asked to wrap up before they are cut.
+                Said::Turn { .. } => self.count(),
+                Said::Delta(_)
+                | Said::Message(_)
+                | Said::ToolStarted { .. }
+                | Said::ToolEnded { .. }
+                | Said::Used(_)
+                | Said::Compacted
+                | Said::Background { .. } => {}
+            }
+        }
+        self.count();
+    }
+
+    /// Tells what was used since the last time.
+    fn count(&mut self) {
+        if let Some(progress) = self.ear.progress(self.attempt.key.attempt, self.channel.position()) {
+            self.attempt.tell(Act::lazy(self.attempt.key.subagent, progress));
+        }
+    }
+
+    /// The provider holds it up: others on the same account stand back as well.
+    fn held_up(&self, until: Option<Timestamp>) {
+        let now = super::clock::now();
+        let until = until.unwrap_or_else(|| now.after(subagent_core::retry::FIRST_PAUSE));
+        self.attempt.inner.send(super::writer::Message::CoolDown(self.attempt.key.subagent, until));
+    }
+
+    /// A command that is committed at once and that nobody waits for.
+    fn act_soon(&self, command: Command) {
+        self.attempt.inner.send(Act::new(self.attempt.key.subagent, command).into());
+    }
+
+    /// A command whose commit is waited for.
+    async fn act(&mut self, act: Act) -> Result<Acted, ActError> {
+        let (reply, answer) = oneshot::channel();
+        self.attempt.inner.send(Act { reply: Some(reply), ..act }.into());
+        let acted = answer.await.unwrap_or(Err(ActError::Halted))?;
+        if acted.state.revision > self.state.revision {
+            let state = Arc::clone(&acted.state);
+            self.see(state);
+        }
+        Ok(acted)
+    }
+
+    fn failed(&self, code: ErrorCode, message: String, retryable: bool) -> Conclusion {
+        let error = ErrorInfo { code, message, detail: None, retryable, reset_at: None, exit: None };
+        self.with_text(Outcome::Error { error })
+    }
+
+    /// A conclusion with what there is of the answer.
+    fn with_text(&self, outcome: Outcome) -> Conclusion {
+        let text = self.ear.text().map(|text| bound(text.to_owned()).0);
+        let (mut marks, quality) = match &text {
+            Some(_) => (vec![subagent_model::Mark::Partial], Quality::Partial),
+            None => (vec![], Quality::Unverified),
+        };
+        if self.ear.missed {
+            marks.push(subagent_model::Mark::OutputIncomplete);
+        }
+        Conclusion { outcome, result: text, marks, quality, exit: None }
+    }
+
+    /// The process is over, and with it whatever it was at.
+    async fn settle(&mut self, end: Option<ExitWait>) {
+        self.count();
+        self.attempt.inner.activity.forget(self.attempt.key.subagent);
+        let newest = self.attempt.states.borrow().clone();
+        if newest.revision > self.state.revision {
+            self.see(newest);
+        }
+        let attempt = self.attempt.key.attempt;
+        if let Some(message) = self.state.mail.handing()
+            && self.handed != Some(message.number)
+        {
+            let (number, written) = (message.number, Written::No);
+            self.act_soon(Command::Settle { attempt, number, written });
+        }
+        let whole = self.ear.text().and_then(|text| bound(text.to_owned()).1);
+        match end {
+            None => {
+                let ended_by_us = self.is_closing();
+                let conclusion = self.failure.take().unwrap_or_else(|| {
+                    if ended_by_us {
+                        // What it was at counts as far as it came; why it ended is known.
+                        return self.with_text(Outcome::Completed);
+                    }
+                    self.failed(ErrorCode::NoFinalMessage, String::from("it ended without an answer"), false)
+                });
+                let exit =
+                    subagent_model::ExitFacts { code: None, signal: None, at: Some(super::clock::now()) };
+                let conclusion = Conclusion { exit: Some(exit), ..conclusion };
+                self.attempt.conclude_run(self.run, Verdict { conclusion, whole }).await;
+            }
+            Some(ExitWait::Exited(record)) => {
+                let mut verdict = self.attempt.verdict_of(&record).await;
+                let exit = verdict.conclusion.exit;
+                if let Some(failure) = self.failure.take() {
+                    verdict.conclusion = Conclusion { exit, ..failure };
+                }
+                self.add_text(&mut verdict, whole);
+                if self.attempt.conclude_run(self.run, verdict).await
+                    && let (Some(pool), Some(shim)) = (&self.attempt.inner.pool, self.channel.as_shim())
+                {
+                    pool.release(shim.clone());
+                }
+            }
+            Some(ExitWait::ShimLost) => {
+                let Some(shim) = self.channel.as_shim() else { return };
+                if !self.attempt.is_gone(shim).await {
+                    // Only taken over: by a task of ours that looks for it, or by the next daemon.
+                    return;
+                }
+                let cgroup = shim.cgroup().map(std::path::Path::to_owned);
+                let text = self.ear.text().map(ToOwned::to_owned);
+                self.attempt.settle_lost_conversation(self.run, cgroup, text).await;
+            }
+        }
+    }
+
+    /// What the child had said goes with the end of its process.
+    fn add_text(&self, verdict: &mut Verdict, whole: Option<Arc<str>>) {
+        if verdict.conclusion.result.is_none()
+            && let Some(text) = self.ear.text()
+        {
+            let partial = self.with_text(Outcome::Completed);
+            verdict.conclusion.result = Some(bound(text.to_owned()).0);
+            verdict.conclusion.marks.extend(partial.marks);
+            verdict.conclusion.quality = Quality::Partial;
+        }
+        if verdict.whole.is_none() {
+            verdict.whole = whole;
+        }
+    }
+
+    /// Sets the times of the current run. Of a process that has no further run the shim has the hard limit, outside of
+    /// everything that can block here.
+    fn set_deadline(&mut self) {
+        let held_by_shim = self.channel.as_shim().is_some() && !self.state.spec.is_warm();
+        self.warning = self.deadline_after(subagent_core::budget::deadline_warning_at);
+        self.deadline = if held_by_shim { None } else { self.deadline_after(|deadline| deadline) };
+    }
+
+    /// When so much of the run's deadline is over.
+    fn deadline_after(&self, part: impl Fn(u64) -> u64) -> Option<Instant> {
+        let deadline = self.state.spec.deadline_ms?;
+        let at = std::time::Duration::from_millis(part(deadline)).saturating_sub(self.state.run.worked());
+        // Of an attempt that was taken over a part is over already; the shim has the hard limit.
+        let started = self.state.run.attempts.last().and_then(|facts| facts.started_at);
+        let gone = started.map_or(std::time::Duration::ZERO, |at| super::clock::now().since(at));
+        Some(Instant::now() + at.saturating_sub(gone))
+    }
+
+    fn show_activity(&mut self) {
+        let news = std::mem::take(&mut self.news);
+        let (tools, text) = (self.ear.tools(), self.ear.text());
+        self.attempt.inner.activity.show(&self.state, tools, text, self.turn_open, news);
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.state.run.phase, Phase::Running { .. })
+    }
+}
+
+/// Waits until then; for ever without a time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

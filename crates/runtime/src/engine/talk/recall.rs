@@ -1,0 +1,163 @@
+//! Taking a conversation over in its middle. The log tells what went both ways; what the state does not know of it yet is
+//! told now, and what the state owes the child and the log does not have is given by the usual way.
+
+use subagent_core::run::Command;
+use subagent_model::{MessageNumber, RequestState, Timestamp, Written};
+use subagent_process::log::LogError;
+use subagent_provider::{Job, Said, TurnEnd, WasTold};
+
+use super::channel::Was;
+use super::{Act, Talk};
+
+/// What the log of a conversation comes to.
+#[derive(Default)]
+struct Recalled {
+    opened: bool,
+    session: Option<String>,
+    open_asks: Vec<subagent_model::Ask>,
+    answered: Vec<String>,
+    written: Vec<MessageNumber>,
+    took: Vec<(MessageNumber, Written)>,
+    last_end: Option<TurnEnd>,
+    /// The turn that is open, or ended last, was to be cancelled.
+    interrupted: bool,
+    broken: Option<String>,
+    hole_in_input: bool,
+}
+
+impl Talk<'_> {
+    /// Rebuilds what is known of the conversation, and makes state and log agree.
+    pub(super) async fn take_over(&mut self, job: &Job) -> Result<(), LogError> {
+        let all = self.channel.recall(job)?;
+        let recalled = self.recall(all);
+        self.count();
+        self.reconcile(recalled).await;
+        Ok(())
+    }
+
+    fn recall(&mut self, all: Vec<(u64, Was)>) -> Recalled {
+        let mut recalled = Recalled::default();
+        let run = &self.state.run;
+        let here = run.prompted && run.last_prompted == self.attempt.key.attempt;
+        let (prompted_at, counted) = (run.prompted_at, run.counted.max(run.prompted_at));
+        for (position, was) in all {
+            match was {
+                Was::Told(told) => match told {
+                    WasTold::Prompt | WasTold::Message(_) if position <= prompted_at || !here => {
+                        self.begins_turn(&mut recalled);
+                    }
+                    WasTold::Prompt => {
+                        self.prompted = true;
+                        self.begins_turn(&mut recalled);
+                    }
+                    WasTold::Message(number) => {
+                        recalled.written.push(number);
+                        if !self.turn_open {
+                            self.begins_turn(&mut recalled);
+                        }
+                    }
+                    WasTold::Answer(key) => {
+                        recalled.open_asks.retain(|ask| ask.key != key);
+                        recalled.answered.push(key);
+                    }
+                    WasTold::Interrupt => recalled.interrupted = true,
+                },
+                Was::Hole { stdin } => {
+                    recalled.hole_in_input |= stdin;
+                    self.ear.missed |= here && position > prompted_at;
+                }
+                Was::Said(said) => {
+                    let current = here && position > prompted_at;
+                    if current {
+                        self.ear.hear(&said, position <= counted);
+                    }
+                    self.recall_said(&mut recalled, said);
+                }
+            }
+        }
+        recalled
+    }
+
+    fn begins_turn(&mut self, recalled: &mut Recalled) {
+        self.turn_open = true;
+        recalled.last_end = None;
+        recalled.interrupted = false;
+    }
+
+    fn recall_said(&mut self, recalled: &mut Recalled, said: Said) {
+        match said {
+            Said::Opened { session } => {
+                self.opened = true;
+                recalled.opened = true;
+                recalled.session = session.or(recalled.session.take());
+            }
+            Said::Asked(ask) => recalled.open_asks.push(ask),
+            Said::TookBack { key } => recalled.open_asks.retain(|ask| ask.key != key),
+            Said::Took(number) => recalled.took.push((number, Written::Yes)),
+            Said::Declined(number) => recalled.took.push((number, Written::Refused)),
+            Said::Done(end) => {
+                self.turn_open = false;
+                self.ear.turn_over();
+                recalled.open_asks.clear();
+                recalled.last_end = Some(end);
+            }
+            Said::Broken(why) => recalled.broken = Some(why),
+            _ => {}
+        }
+    }
+
+    async fn reconcile(&mut self, recalled: Recalled) {
+        let key = self.attempt.key;
+        let attempt = key.attempt;
+        if recalled.opened {
+            self.act_soon(Command::Opened { attempt, session: recalled.session });
+        }
+        let interrupting = self.state.run.interrupting.is_some();
+        if recalled.interrupted && interrupting {
+            self.interrupt = Some(tokio::time::Instant::now());
+        }
+        // The end of a turn that was cancelled is known by what it left: nobody is waiting for it any more.
+        let told_of = recalled.interrupted && !interrupting;
+        let last_end = recalled.last_end.filter(|_| !told_of && self.state.run.done.is_none());
+        if let Some(handing) = self.state.mail.handing() {
+            let number = handing.number;
+            let settled = recalled.took.iter().find(|(took, _)| *took == number).map(|(_, written)| *written);
+            let written = recalled.written.contains(&number);
+            match settled {
+                Some(settled) => self.settle_message(number, settled),
+                None if written => self.handed = Some(number),
+                // Whether it is among what the log has lost cannot be known.
+                None if recalled.hole_in_input => self.settle_message(number, Written::Unknown),
+                // What the end of the turn comes to includes this: it waits again, and is not in between.
+                None if last_end.is_some() => {
+                    let command = Command::Settle { attempt, number, written: Written::No };
+                    let _ = self.act(Act::new(key.subagent, command)).await;
+                }
+                None => {}
+            }
+        }
+        for request in &self.state.run.requests {
+            if request.state == RequestState::Answered && recalled.answered.contains(&request.ask.key) {
+                self.told.insert(request.number);
+                let command = Command::Told { attempt, number: request.number };
+                self.attempt.tell(Act::lazy(key.subagent, command));
+            }
+        }
+        for ask in recalled.open_asks {
+            let command = Command::Ask {
+                attempt,
+                ask,
+                policy: subagent_model::PolicyWord::Ask,
+                reason: None,
+                expires_at: Timestamp::default(),
+            };
+            self.act_soon(command);
+        }
+        if let Some(why) = recalled.broken {
+            self.hear(vec![Said::Broken(why)]).await;
+        } else if let (Some(end), true) = (last_end, self.prompted && !self.state.is_ended()) {
+            // It ended its turn while nobody listened, or while nobody could write it down.
+            self.turn_ended(end).await;
+        }
+    }
+}

@@ -1,34 +1,93 @@
-//! Who calls, from the request's header, and whom it names, from its path.
+//! Who calls, and whom the request names.
+//!
+//! A process that belongs to a subagent is that subagent, whatever its header says: a child that clears its environment
+//! is still nested. For all others the header counts, and without one the user at the other end of the socket.
+
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRequestParts, Path};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use subagent_model::Requester;
-use subagent_runtime::Caller;
+use subagent_model::request::SpawnRequest;
+use subagent_model::{Requester, SubagentId};
+use subagent_runtime::{Caller, Runtime};
 
 use crate::REQUESTER_HEADER;
-use crate::answer::Refused;
+use crate::answer::{Answer, Refused};
+use crate::handlers::Shared;
 
 /// Longest name of a requester.
 const LONGEST: usize = 256;
 
-/// The caller of a request; `api` when it names itself not.
-pub(crate) struct From(pub(crate) Caller);
+/// The other end of a connection, as the kernel names it.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    uid: u32,
+    pid: Option<u32>,
+    /// Looked up with the first request: accepting waits for nobody.
+    subagent: OnceLock<Option<SubagentId>>,
+}
 
-impl<S: Sync> FromRequestParts<S> for From {
+impl Peer {
+    pub(crate) fn new(uid: u32, pid: Option<u32>) -> Self {
+        Self { uid, pid, subagent: OnceLock::new() }
+    }
+
+    fn subagent(&self, runtime: &dyn Runtime) -> Option<SubagentId> {
+        *self.subagent.get_or_init(|| runtime.subagent_of_process(self.pid?))
+    }
+}
+
+/// The caller of a request.
+pub(crate) struct From {
+    pub(crate) caller: Caller,
+    /// The subagent that it is known to be, not only says to be.
+    own: Option<SubagentId>,
+}
+
+impl FromRequestParts<Arc<Shared>> for From {
     type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
-        let name = match parts.headers.get(REQUESTER_HEADER) {
-            None => "api",
-            Some(value) => value
-                .to_str()
-                .ok()
-                .filter(|name| !name.is_empty() && name.len() <= LONGEST)
-                .ok_or_else(|| {
-                    Refused::invalid(format!("{REQUESTER_HEADER} must be 1 to {LONGEST} visible characters"))
-                })?,
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<Shared>) -> Result<Self, Refused> {
+        let peer = parts.extensions.get::<Arc<Peer>>();
+        let own = peer.and_then(|peer| peer.subagent(&*app.runtime));
+        let requester = match (own, named(&parts.headers)?, peer) {
+            (Some(own), _, _) => Requester::subagent(own),
+            (None, Some(name), _) => Requester::from(name),
+            (None, None, Some(peer)) => Requester(format!("user:{}", peer.uid)),
+            (None, None, None) => Requester::from("api"),
         };
-        Ok(Self(Caller { requester: Requester::from(name) }))
+        Ok(Self { caller: Caller { requester }, own })
+    }
+}
+
+fn named(headers: &HeaderMap) -> Answer<Option<&str>> {
+    let Some(value) = headers.get(REQUESTER_HEADER) else { return Ok(None) };
+    let name = value.to_str().ok().filter(|name| !name.is_empty() && name.len() <= LONGEST);
+    let refused =
+        || Refused::invalid(format!("{REQUESTER_HEADER} must be 1 to {LONGEST} visible characters"));
+    name.map(Some).ok_or_else(refused)
+}
+
+impl From {
+    /// True for a process of a subagent.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Puts what a subagent spawns below it: it may name one below itself as the parent, and nobody else.
+    pub(crate) async fn nest(&self, app: &Shared, request: &mut SpawnRequest) -> Answer<()> {
+        let Some(own) = self.own else { return Ok(()) };
+        let parent = match &request.parent {
+            None => own,
+            Some(name) => app.id(name).await?,
+        };
+        if parent != own {
+            // It sees what is below it; anything else is refused as not its own.
+            app.runtime.get(&self.caller, parent).await?;
+        }
+        request.parent = Some(parent.to_string());
+        Ok(())
     }
 }
 

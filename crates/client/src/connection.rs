@@ -10,7 +10,8 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use subagent_model::{ErrorCode, Problem, Requester};
+use subagent_model::{ErrorCode, Problem};
+use subagent_runtime::Caller;
 use tokio::net::UnixStream;
 
 use crate::Client;
@@ -26,12 +27,27 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(9);
 
 /// A call to make.
 pub(crate) struct Call<'a> {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) requester: &'a Requester,
-    pub(crate) body: Bytes,
+    method: Method,
+    path: String,
+    /// Without one the daemon takes whoever is at this end of the socket.
+    caller: Option<&'a Caller>,
+    body: Bytes,
     /// The answer may be held back this long by our own wish.
-    pub(crate) wait: Duration,
+    wait: Duration,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(method: Method, path: String, caller: Option<&'a Caller>) -> Self {
+        Self { method, path, caller, body: Bytes::new(), wait: Duration::ZERO }
+    }
+
+    pub(crate) fn body(self, body: Bytes) -> Self {
+        Self { body, ..self }
+    }
+
+    pub(crate) fn wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
 }
 
 fn unreachable(what: impl std::fmt::Display) -> Problem {
@@ -100,15 +116,17 @@ impl Client {
         if sender.ready().await.is_err() {
             return Err(Failed::NotSent);
         }
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(&call.method)
             .uri(&call.path)
             .header("host", "subagent")
-            .header("x-subagent-requester", call.requester.as_str())
             .header("content-type", "application/json")
-            .header("accept", "application/json")
-            .body(Full::new(call.body.clone()))
-            .map_err(|error| Failed::Broken(error.to_string()))?;
+            .header("accept", "application/json");
+        if let Some(caller) = call.caller {
+            request = request.header("x-subagent-requester", caller.requester.as_str());
+        }
+        let request =
+            request.body(Full::new(call.body.clone())).map_err(|error| Failed::Broken(error.to_string()))?;
         let response = match sender.try_send_request(request).await {
             Ok(response) => response,
             Err(mut error) => {

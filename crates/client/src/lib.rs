@@ -4,11 +4,10 @@
 
 mod connection;
 mod remote;
+mod slices;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-
-use subagent_model::Requester;
 
 /// A client. Lazy and cheap to clone; nothing is connected before the first call.
 #[derive(Clone)]
@@ -37,9 +36,4 @@ impl Client {
     pub fn socket(&self) -> &Path {
         &self.inner.socket
     }
-}
-
-/// The name under which calls without a caller of their own go out.
-fn anonymous() -> Requester {
-    Requester::from("client")
 }

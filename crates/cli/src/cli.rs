@@ -3,8 +3,10 @@
 use clap::{Parser, Subcommand};
 use subagent_model::ErrorCode;
 
+use crate::commands::requests::answering;
 use crate::commands::{
-    ack, completions, doctor, inbox, logs, ls, man, result, run, show, shutdown, status, stop, upgrade, wait,
+    ack, budget, completions, config, doctor, events, gc, inbox, logs, ls, man, messages, requests, result,
+    resume, run, runs, show, shutdown, status, steer, stop, upgrade, wait,
 };
 use crate::console::Console;
 use crate::daemon::serve;
@@ -14,6 +16,7 @@ const AFTER: &str = "Examples:
   subagent run -- make test                  run a program, print its result
   id=$(subagent run --background -- ./long)  hand it over and go on
   subagent wait $id && subagent result $id   collect it later, from anywhere
+  subagent requests                          what children ask for, and how to answer
 
 An ID is a handle such as k7q2mx, the UUID, or any unique beginning of either.
 
@@ -49,16 +52,29 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<run::RunArgs>),
+    Resume(resume::ResumeArgs),
+    Steer(steer::SteerArgs),
+    Messages(messages::MessagesArgs),
     Ls(ls::LsArgs),
     Show(show::ShowArgs),
+    Runs(runs::RunsArgs),
     Wait(wait::WaitArgs),
     Result(result::ResultArgs),
     Logs(logs::LogsArgs),
     Stop(stop::StopArgs),
+    Requests(requests::RequestsArgs),
+    Approve(answering::ApproveArgs),
+    Deny(answering::DenyArgs),
+    Answer(answering::AnswerArgs),
+    Revoke(answering::RevokeArgs),
+    Budget(budget::BudgetArgs),
     Inbox(inbox::InboxArgs),
     Ack(ack::AckArgs),
+    Events(events::EventsArgs),
     Serve(serve::ServeArgs),
     Status(status::StatusArgs),
+    Config(config::ConfigArgs),
+    Gc(gc::GcArgs),
     Shutdown(shutdown::ShutdownArgs),
     Upgrade(upgrade::UpgradeArgs),
     Doctor(doctor::DoctorArgs),
@@ -71,16 +87,29 @@ impl Cli {
     pub(crate) fn run(&self, console: &Console) -> Result<u8, Failure> {
         match &self.command {
             Command::Run(args) => wait_for(run::run(args, console)),
+            Command::Resume(args) => wait_for(resume::run(args, console)),
+            Command::Steer(args) => wait_for(steer::run(args, console)),
+            Command::Messages(args) => wait_for(messages::run(args, console)),
             Command::Ls(args) => wait_for(ls::run(args, console)),
             Command::Show(args) => wait_for(show::run(args, console)),
+            Command::Runs(args) => wait_for(runs::run(args, console)),
             Command::Wait(args) => wait_for(wait::run(args, console)),
             Command::Result(args) => wait_for(result::run(args, console)),
             Command::Logs(args) => wait_for(logs::run(args, console)),
             Command::Stop(args) => wait_for(stop::run(args, console)),
+            Command::Requests(args) => wait_for(requests::run(args, console)),
+            Command::Approve(args) => wait_for(answering::approve(args, console)),
+            Command::Deny(args) => wait_for(answering::deny(args, console)),
+            Command::Answer(args) => wait_for(answering::answer(args, console)),
+            Command::Revoke(args) => wait_for(answering::revoke(args, console)),
+            Command::Budget(args) => wait_for(budget::run(args, console)),
             Command::Inbox(args) => wait_for(inbox::run(args, console)),
             Command::Ack(args) => wait_for(ack::run(args, console)),
+            Command::Events(args) => wait_for(events::run(args, console)),
             Command::Serve(args) => serve::run(args, console),
             Command::Status(args) => wait_for(status::run(args, console)),
+            Command::Config(args) => wait_for(config::run(args, console)),
+            Command::Gc(args) => wait_for(gc::run(args, console)),
             Command::Shutdown(args) => wait_for(shutdown::run(args, console)),
             Command::Upgrade(args) => wait_for(upgrade::run(args, console)),
             Command::Doctor(args) => wait_for(doctor::run(args, console)),

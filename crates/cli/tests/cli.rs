@@ -28,10 +28,9 @@ fn help_and_version_are_data_and_wrong_usage_is_not() {
     let home = tempfile::tempdir().unwrap();
     let (code, out, err) = run(home.path(), &["--help"]);
     assert!(code == 0 && out.contains("Exit codes") && err.is_empty());
-    for command in ["run", "ls", "show", "wait", "result", "logs", "stop", "inbox", "ack", "serve", "status"]
-    {
-        let (code, out, _) = run(home.path(), &[command, "--help"]);
-        assert!(code == 0 && out.contains("Usage: subagent"), "{command}: {out}");
+    for command in subagent_cli::command().get_subcommands() {
+        let (code, out, _) = run(home.path(), &[command.get_name(), "--help"]);
+        assert!(code == 0 && out.contains("Usage: subagent"), "{}: {out}", command.get_name());
     }
     for args in [
         &[][..],
@@ -39,6 +38,17 @@ fn help_and_version_are_data_and_wrong_usage_is_not() {
         &["run", "--deadline", "10", "--", "true"],
         &["stop"],
         &["ls", "--limit", "0"],
+        &["stop", "--detached", "k7"],
+        &["stop", "--all", "k7"],
+        &["steer", "k7"],
+        &["steer", "k7", "m", "--interrupt", "--follow-up"],
+        &["resume", "k7"],
+        &["run", "--warm", "--detach", "--", "true"],
+        &["run", "--idle", "5m", "--", "true"],
+        &["run", "--allow", "", "--", "true"],
+        &["shutdown", "--drain", "5m", "--stop-children"],
+        &["inbox", "--all", "--claim", "c"],
+        &["config"],
     ] {
         let (code, out, err) = run(home.path(), args);
         assert!(code == 2 && out.is_empty() && !err.is_empty(), "{args:?}: {code} {out} {err}");
@@ -47,14 +57,40 @@ fn help_and_version_are_data_and_wrong_usage_is_not() {
 }
 
 #[test]
+fn queue_18_a_negative_or_fractional_limit_is_refused_with_the_reason() {
+    let home = tempfile::tempdir().unwrap();
+    for (option, value, reason) in [
+        ("--max-turns", "-1", "-1 is negative"),
+        ("--max-turns", "2.5", "2.5 is not whole"),
+        ("--max-tool-calls", "-3", "-3 is negative"),
+        ("--grace-turns", "1.5", "1.5 is not whole"),
+        ("--max-tokens", "-200", "-200 is negative"),
+        ("--max-cost", "-0.5", "-0.5 is negative"),
+        ("--tree-max-cost", "nan", "no amount of money"),
+    ] {
+        let (code, out, err) = run(home.path(), &["run", option, value, "--", "true"]);
+        assert!(code == 2 && out.is_empty() && err.contains(reason), "{option} {value}: {err}");
+    }
+    assert!(!home.path().join("daemon.lock").exists());
+}
+
+#[test]
 fn a_wrong_request_is_refused_before_a_daemon_is_started_for_it() {
     let home = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 5] = [
+    let cases: [&[&str]; 13] = [
         &["run"],
         &["run", "a prompt"],
         &["run", "--env", "NO_SUCH_VARIABLE_HERE", "--", "true"],
         &["run", "--prompt-file", "/no/such/file", "--", "true"],
         &["ls", "--watch"],
+        &["run", "--talk", "--provider", "other"],
+        &["run", "--schema", "/no/such/file", "--", "true"],
+        &["steer", "k7", " "],
+        &["resume", "k7", ""],
+        &["answer", "k7", ""],
+        &["config", "limits", "running=-1"],
+        &["config", "limits", "nonsense=1"],
+        &["config", "limits", "per_provider.x=1.5"],
     ];
     for args in cases {
         let (code, out, err) = run(home.path(), args);

@@ -48,7 +48,8 @@ pub(crate) async fn run(args: &LogsArgs, console: &Console) -> Result<u8, Failur
     let mut attempt = None;
     let wait = args.follow.then_some(LOOK);
     loop {
-        let page = session.steadily(async |client| client.output(id, from, wait).await).await?;
+        let page =
+            session.steadily(async |client| client.output(&session.caller, id, from, wait).await).await?;
         if attempt.is_some() && page.attempt != attempt {
             // The log of the next attempt begins at its own beginning.
             console.note("--- a new attempt ---");

@@ -120,7 +120,8 @@ pub(super) async fn pages(session: &Session<'_>, filter: &ListFilter, most: u32)
     loop {
         let left = most.saturating_sub(u32::try_from(all.items.len()).unwrap_or(u32::MAX));
         let filter = ListFilter { before: all.next, limit: Some(left.min(PAGE)), ..filter.clone() };
-        let page = session.steadily(async |client| client.list(filter.clone()).await).await?;
+        let page =
+            session.steadily(async |client| client.list(&session.caller, filter.clone()).await).await?;
         let done = page.next.is_none() || page.items.is_empty();
         all.items.extend(page.items);
         all.damaged.extend(page.damaged);
@@ -165,14 +166,15 @@ async fn news(session: &Session<'_>, mut cursor: Cursor) -> Result<Cursor, Failu
     loop {
         let after = cursor;
         let asked = std::time::Instant::now();
-        let events = session.steadily(async |client| client.events(after, PAGE, wait).await).await?;
-        let Some(last) = events.last() else {
+        let page =
+            session.steadily(async |client| client.events(&session.caller, after, PAGE, wait).await).await?;
+        cursor = page.next.max(after);
+        if page.items.is_empty() {
             if wait.is_some() {
                 tokio::time::sleep(REDRAW.saturating_sub(asked.elapsed())).await;
             }
             return Ok(cursor);
-        };
-        cursor = last.seq;
+        }
         // Bursts are drawn once.
         if wait.take().is_some() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -217,7 +219,7 @@ fn row(branch: &str, record: &SubagentRecord, console: &Console) -> Vec<Cell> {
     };
     vec![
         Cell::exact(format!("{branch}{}", text::line(record.handle.as_str())), Paint::Bold),
-        outcome::status_cell(record.status, console),
+        outcome::standing_cell(record, console),
         Cell::painted(&time::short(time::now().since(record.created_at)), Paint::Dim),
         Cell::plain(&kind),
         Cell::plain(&record.description),
@@ -256,22 +258,17 @@ fn branches(records: &[SubagentRecord]) -> Vec<(String, &SubagentRecord)> {
 #[cfg(test)]
 mod tests {
     use super::branches;
+    use crate::commands::sample;
     use subagent_model::SubagentRecord;
 
     /// A record of which only id and parent matter.
     fn record(id: u8, parent: Option<u8>) -> SubagentRecord {
         let uuid = |id: u8| format!("01a22d21-9704-741f-afa1-3082d00295{id:02x}");
-        let mut fields = serde_json::json!({
-            "id": uuid(id), "handle": format!("h{id}"), "type": "exec", "description": "d", "provider": "exec",
-            "mode": "sync", "is_background": false, "status": "running", "run": 1, "attempt": 1, "root": uuid(id),
-            "depth": 0, "requested_by": "user:0", "created_at": "2026-11-30T00:00:00Z", "accepted_at": "2026-11-30T00:00:00Z",
-            "updated_at": "2026-11-30T00:00:00Z", "turn_count": 0, "tool_uses": 0, "compaction_count": 0, "cwd": "/",
-            "tier": "flat", "consumed": false, "durable": true,
-        });
+        let mut fields = serde_json::json!({"id": uuid(id), "handle": format!("h{id}"), "root": uuid(id)});
         if let Some(parent) = parent {
             fields["parent"] = uuid(parent).into();
         }
-        serde_json::from_value(fields).unwrap()
+        sample(&fields)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use subagent_model::{
 };
 use subagent_runtime::Runtime;
 
-use super::{outcome, whole};
+use super::{outcome, waiting, whole};
 use crate::console::Console;
 use crate::exit;
 use crate::fail::Failure;
@@ -51,8 +51,12 @@ struct Ended<'a> {
 pub(crate) async fn run(args: &ResultArgs, console: &Console) -> Result<u8, Failure> {
     let session = Session::open(console).await?;
     let id = session.client.resolve(&args.id).await?;
-    let record = session.client.get(id).await?;
-    let ended = find(&record, args.run.map_or(record.run, RunNumber))?;
+    let record = session.client.get(&session.caller, id).await?;
+    let run = args.run.map_or(record.run, RunNumber);
+    // A warm subagent has a result while it lives on; the run itself says how it ended.
+    let between = record.retire_at.is_some() && run == record.run;
+    let record = if between { waiting::of_run(&session, record, run).await? } else { record };
+    let ended = find(&record, run)?;
     let shown = if console.json {
         document(&session, &ended, args.full).await?
     } else {
@@ -121,8 +125,13 @@ async fn print(session: &Session<'_>, ended: &Ended<'_>, full: bool) -> Result<b
     if ended.status.is_good() && ended.text.is_none_or(BoundedText::is_blank) {
         console.note(outcome::NO_OUTPUT);
     }
+    let doubt = if ended.run == record.run { outcome::doubt(record) } else { "" };
+    if !doubt.is_empty() {
+        console.aside(&format!("{} run {}: {doubt}", record.handle, ended.run));
+    }
     if ended.run == record.run {
         outcome::tell_bad_end(record, console);
+        outcome::tell_next(record, console);
     } else if let Some(error) = ended.error {
         console.note(&format!(
             "{} run {}: {}: {}",

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
-use subagent_model::ErrorCode;
 use subagent_model::request::Health;
+use subagent_model::{ErrorCode, Problem};
 use subagent_process::{ProcessIdentity, identify, is_alive};
 use subagent_runtime::Runtime;
 use subagent_store::{Store, StoreError};
@@ -15,28 +15,43 @@ use crate::console::Console;
 use crate::exit;
 use crate::fail::Failure;
 use crate::session::Session;
-use crate::view::time;
+use crate::view::{number, time};
 
-/// How long children may take to stop.
-const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// How long the daemon itself may take beyond that.
 const OWN_TIME: Duration = Duration::from_secs(25);
 
 /// End the daemon; its children run on
 ///
 /// The next command starts a new daemon, which adopts the children and collects what ended meanwhile. Runs that are not
-/// durable end with the daemon.
+/// durable end with the daemon. While it goes down it takes nothing new; a second signal to the daemon ends it at once.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   subagent shutdown
-  subagent shutdown --stop-children --timeout 1m")]
+  subagent shutdown --stop-children 1m
+  subagent shutdown --drain 10m
+
+Exit code 5: some runs were left for the next daemon though they were to be stopped or to finish.")]
 pub(crate) struct ShutdownArgs {
-    /// Stop all children as well
-    #[arg(long)]
-    stop_children: bool,
-    /// How long the children may take to stop: 500ms, 10s, 5m [default: 30s]
-    #[arg(long, value_name = "DURATION", requires = "stop_children", value_parser = time::parse)]
+    /// Stop all children as well, within this time [default: 30s]
+    #[arg(long, value_name = "WITHIN", num_args = 0..=1, default_missing_value = "30s", value_parser = time::parse)]
+    stop_children: Option<Duration>,
+    /// The same bound, as an option of its own
+    #[arg(long, value_name = "DURATION", requires = "stop_children", value_parser = time::parse, hide = true)]
     timeout: Option<Duration>,
+    /// Let running children finish, for this time at most; then they are left for the next daemon
+    #[arg(long, value_name = "WITHIN", value_parser = time::parse_positive, conflicts_with = "stop_children")]
+    drain: Option<Duration>,
+}
+
+/// What becomes of the children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Children {
+    /// They are left for the next daemon.
+    Keep,
+    /// They are stopped.
+    Stop(Duration),
+    /// They may finish.
+    Drain(Duration),
 }
 
 /// What a shutdown left.
@@ -50,50 +65,69 @@ pub(super) struct Gone {
 
 /// Carries it out.
 pub(crate) async fn run(args: &ShutdownArgs, console: &Console) -> Result<u8, Failure> {
-    let within = args.stop_children.then(|| args.timeout.unwrap_or(STOP_WITHIN));
+    let children = match (args.stop_children, args.drain) {
+        (Some(within), _) => Children::Stop(args.timeout.unwrap_or(within)),
+        (None, Some(within)) => Children::Drain(within),
+        (None, None) => Children::Keep,
+    };
     let gone = match Session::existing(console).await? {
-        Some(session) => end(&session, within).await?,
+        Some(session) => end(&session, children).await?,
         None => Gone { was_running: false, children: 0 },
     };
     if console.json {
         console.document(&gone);
-    } else if !gone.was_running {
-        console.note("no daemon is running");
-    } else if args.stop_children && gone.children == 0 {
-        console.note("the daemon has ended and its children were stopped");
-    } else if args.stop_children {
-        console.note(&format!(
-            "the daemon has ended; {} of its runs did not stop in time: the next daemon, which any command starts, goes on with \
-             that",
-            gone.children
-        ));
-    } else if gone.children == 0 {
-        console.note("the daemon has ended; it had no children");
     } else {
-        console.note(&format!(
-            "the daemon has ended; {} of its runs go on and are adopted by the next daemon, which any command starts",
-            gone.children
-        ));
+        console.note(&told(gone, children));
     }
-    Ok(if args.stop_children && gone.children > 0 { exit::PENDING } else { exit::DONE })
+    Ok(if children != Children::Keep && gone.children > 0 { exit::PENDING } else { exit::DONE })
+}
+
+fn told(gone: Gone, children: Children) -> String {
+    const NEXT: &str = "the next daemon, which any command starts";
+    let left = number::of(gone.children as usize, "run");
+    match (children, gone.children) {
+        _ if !gone.was_running => String::from("no daemon is running"),
+        (Children::Keep, 0) => String::from("the daemon has ended; it had no children"),
+        (Children::Keep, _) => format!("the daemon has ended; {NEXT}, adopts what goes on: {left}"),
+        (Children::Stop(_), 0) => String::from("the daemon has ended and its children were stopped"),
+        (Children::Stop(_), _) => {
+            format!("the daemon has ended; {left} did not stop in time: {NEXT}, goes on with that")
+        }
+        (Children::Drain(_), 0) => String::from("the daemon has ended; its children had finished"),
+        (Children::Drain(_), _) => {
+            format!("the daemon has ended; not finished in time: {left}; left for {NEXT}")
+        }
+    }
 }
 
 /// Ends the daemon of this session and returns once its process is gone.
-pub(super) async fn end(session: &Session<'_>, stop_children: Option<Duration>) -> Result<Gone, Failure> {
+pub(super) async fn end(session: &Session<'_>, children: Children) -> Result<Gone, Failure> {
     let health = session.client.health().await?;
     let process = identify(health.pid);
-    match session.client.shutdown(stop_children).await {
+    match order(session, children).await {
         Ok(()) => {}
         // It went down between the two requests, or is about to.
         Err(problem) if matches!(problem.code, ErrorCode::DaemonUnreachable | ErrorCode::Draining) => {}
         Err(problem) => return Err(problem.into()),
     }
-    await_end(session, &health, process.as_ref(), stop_children.unwrap_or_default() + OWN_TIME).await?;
-    let children = match stop_children {
-        None => health.running + health.queued,
-        Some(_) => left(session)?,
+    let within = match children {
+        Children::Keep => Duration::ZERO,
+        Children::Stop(within) | Children::Drain(within) => within,
     };
-    Ok(Gone { was_running: true, children })
+    await_end(session, &health, process.as_ref(), within + OWN_TIME).await?;
+    let left = match children {
+        Children::Keep => health.running + health.queued,
+        Children::Stop(_) | Children::Drain(_) => left(session)?,
+    };
+    Ok(Gone { was_running: true, children: left })
+}
+
+async fn order(session: &Session<'_>, children: Children) -> Result<(), Problem> {
+    match children {
+        Children::Keep => session.client.shutdown(None).await,
+        Children::Stop(within) => session.client.shutdown(Some(within)).await,
+        Children::Drain(within) => session.client.drain(within).await,
+    }
 }
 
 /// Runs that the daemon did not see end: it is gone, so the store tells.

@@ -34,7 +34,7 @@ pub(crate) async fn run(_: &UpgradeArgs, console: &Console) -> Result<u8, Failur
             return Err(Failure::new(ErrorCode::IllegalTransition, message).hint("Call it from outside."));
         }
         before = Some(session.client.health().await?.version);
-        shutdown::end(session, None).await?;
+        shutdown::end(session, shutdown::Children::Keep).await?;
     }
     let session = Session::open(console).await.map_err(|failure| {
         let hint = "Children run on without a daemon, for hours, until their lease ends. Correct the cause and run any \

@@ -123,6 +123,8 @@ fn still(pending: &Pending) -> String {
     let since = outcome::took(record).map(|took| format!(" for {}", time::human(took))).unwrap_or_default();
     format!(
         "{} is still {}{since}; last change {ago} ago, {} turns; it was not stopped",
-        record.handle, record.status, record.turn_count
+        record.handle,
+        outcome::standing(record, false),
+        record.turn_count
     )
 }

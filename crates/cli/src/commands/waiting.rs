@@ -64,7 +64,7 @@ async fn slices(
         let wait = left.min(SLICE);
         let options = WaitOptions { run, timeout_ms: Some(time::millis(wait)) };
         let asked = Instant::now();
-        let reply = session.steadily(async |client| client.wait(id, options).await).await?;
+        let reply = session.steadily(async |client| client.wait(&session.caller, id, options).await).await?;
         run = Some(reply.run);
         *seen = Some(Box::new(reply.record));
         if reply.ended {
@@ -77,4 +77,19 @@ async fn slices(
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// A run that has ended as it left the subagent. The record of a warm one shows by itself that it is idle.
+pub(crate) async fn of_run(
+    session: &Session<'_>,
+    record: SubagentRecord,
+    run: RunNumber,
+) -> Result<SubagentRecord, Failure> {
+    if record.status.is_final() && record.run == run {
+        return Ok(record);
+    }
+    let options = WaitOptions { run: Some(run), timeout_ms: Some(0) };
+    let wait =
+        async |client: &subagent_client::Client| client.wait(&session.caller, record.id, options).await;
+    Ok(session.steadily(wait).await?.record)
 }

@@ -23,7 +23,9 @@ pub(crate) async fn each_part(
     }
     let mut offset = 0;
     loop {
-        let part = session.steadily(async |client| client.result(id, Some(run), offset, PART).await).await?;
+        let part = session
+            .steadily(async |client| client.result(&session.caller, id, Some(run), offset, PART).await)
+            .await?;
         if !take(&part.text) {
             return Ok(());
         }

@@ -6,10 +6,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::open_files;
 use subagent_model::ErrorCode;
 use subagent_process::{Containment, LaunchError, LauncherConfig, PoolConfig, ShimLauncher, ShimPool};
 use subagent_provider::{InProcess, Registry};
 use subagent_provider_cli::Exec;
+use subagent_runtime::hooks::Hooks;
 use subagent_runtime::{Engine, EngineConfig, StartError};
 use subagent_store::StoreError;
 use subagent_store_sqlite::{OpenOptions, SqliteStore};
@@ -55,6 +57,12 @@ pub(super) async fn start(
         log_limit: settings.log_limit,
         lease: settings.lease,
         version: String::from(env!("CARGO_PKG_VERSION")),
+        tell_after: EngineConfig::TELL_AFTER,
+        escalate_after: settings.escalate_after,
+        look_every: settings.look_every,
+        child_limits: open_files::raise(),
+        retention: settings.retention,
+        hooks: Hooks::default(),
     };
     let registry = Registry::default().with(Exec).with(InProcess::default());
     Engine::start(config, Arc::new(store), registry, Some(pool)).await.map_err(|error| match error {

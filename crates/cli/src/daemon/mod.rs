@@ -3,6 +3,7 @@
 mod engine;
 pub(crate) mod lock;
 mod log;
+mod open_files;
 pub(crate) mod serve;
 mod signals;
 mod socket;

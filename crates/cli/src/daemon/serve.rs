@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use subagent_api::{Admin, ShutdownRequest};
 use subagent_model::ErrorCode;
-use subagent_runtime::Shutdown;
+use subagent_runtime::{Engine, Shutdown};
 use subagent_store_sqlite::SqliteStore;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ const LAST_TASKS: Duration = Duration::from_secs(2);
 ///
 /// Any command that needs the daemon starts it on demand, so this is for service managers and for watching it work. It
 /// ends on SIGTERM, SIGINT or `subagent shutdown`; children run on and the next daemon adopts them. A second signal ends
-/// it at once.
+/// it at once, also while it drains or stops children.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   subagent serve
@@ -214,9 +214,9 @@ async fn serve(
             Shutdown::Keep
         }
     };
-    // Requests are answered meanwhile: whoever waits for children to stop can watch them.
+    // Requests are answered meanwhile: whoever waits for children to end can watch them.
     let down = async {
-        engine.shutdown(policy).await;
+        go_down(&engine, policy, &mut ordered).await;
         withdraw(&published);
         stop.cancel();
         answering.await
@@ -234,6 +234,20 @@ async fn serve(
             tracing::warn!(signal = name, "ending at once");
             withdraw(&published);
             Ok(Ended::AtOnce)
+        }
+    }
+}
+
+/// Ends the engine. A further order cuts a drain short, however long it was to be; to a stop of the children it adds nothing.
+async fn go_down(engine: &Engine, mut policy: Shutdown, ordered: &mut mpsc::Receiver<ShutdownRequest>) {
+    loop {
+        let draining = matches!(policy, Shutdown::Drain { .. });
+        tokio::select! {
+            () = engine.shutdown(policy) => return,
+            Some(order) = ordered.recv(), if draining => {
+                policy = self::policy(order);
+                tracing::info!(?policy, "told again to end while draining");
+            }
         }
     }
 }
@@ -271,9 +285,10 @@ async fn stay_published(
 }
 
 fn policy(order: ShutdownRequest) -> Shutdown {
-    match order.stop_children_within_ms {
-        None => Shutdown::Keep,
-        Some(millis) => Shutdown::Stop { within: Duration::from_millis(millis) },
+    match (order.stop_children_within_ms, order.drain_within_ms) {
+        (Some(millis), _) => Shutdown::Stop { within: Duration::from_millis(millis) },
+        (None, Some(millis)) => Shutdown::Drain { within: Duration::from_millis(millis) },
+        (None, None) => Shutdown::Keep,
     }
 }
 

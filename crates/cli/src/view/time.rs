@@ -79,6 +79,14 @@ pub(crate) fn moment(at: Timestamp) -> String {
     format!("{}Z ({} ago)", stamp, human(now().since(at)))
 }
 
+/// How far ahead a moment is.
+pub(crate) fn ahead(at: Timestamp) -> String {
+    match at.since(now()) {
+        Duration::ZERO => String::from("now"),
+        left => format!("in {}", human(left)),
+    }
+}
+
 /// Milliseconds as the requests take them.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

@@ -1,29 +1,25 @@
 //! `subagent run`: hands a task over; waits and prints the result, or gives the handle.
 
-mod follow;
-mod progress;
+mod policy;
 mod request;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use subagent_model::request::SpawnRequest;
-use subagent_model::{ErrorCode, Mode};
+use subagent_model::{ErrorCode, SubagentRecord};
 use subagent_runtime::{Runtime, SpawnReply};
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::follow::{self, Begun};
+use super::limits::LimitArgs;
 use crate::connect;
 use crate::console::Console;
 use crate::exit;
 use crate::fail::Failure;
 use crate::session::Session;
-use crate::view::time;
+use crate::view::{number, time};
 
-/// How long the first request waits for the end: most short programs are over by then, and one that is not can be
-/// stopped by its id.
-const FIRST_WAIT: Duration = Duration::from_millis(400);
-/// The same where somebody looks on and wants to see progress.
-const FIRST_WAIT_SEEN: Duration = Duration::from_millis(150);
 /// How long a daemon that is shutting down is waited for, so that the next one takes the task.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,7 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// Without --background or --detach the command waits, and its exit code tells how the run ended: 0 for a good end, 1
 /// for a bad one. The first Ctrl-C stops the subagent, the second leaves it to the daemon. If this command itself is
-/// killed, the subagent runs on: `subagent inbox` lists what was not collected.
+/// killed, the subagent runs on: `subagent inbox` lists what was not collected. With --warm the child stays alive after
+/// its answer and takes messages.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   subagent run -- make test
@@ -39,6 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
   subagent run --deadline 10m --label job=nightly -- ./nightly.sh
   git diff | subagent run --prompt-file - --prompt-via file -- ./review.sh
   id=$(subagent run --background -- ./long.sh); subagent wait $id; subagent result $id
+  subagent run --talk --warm --max-turns 20 --allow 'execute:git *' 'look into it' -- ./agent
 
 No shell is involved: the program and its arguments are passed as they are. The environment is an allow-list of yours
 (PATH, HOME, LANG, ...); name further variables with --env.")]
@@ -64,12 +63,18 @@ pub(crate) struct RunArgs {
     /// Like --background, but nobody is told of the end, and it survives its parent
     #[arg(long)]
     detach: bool,
+    /// Keep the child alive after its answer; it takes messages until it is stopped
+    #[arg(long, conflicts_with = "detach")]
+    warm: bool,
+    /// How long a warm child may be idle before it is closed [default: 30m]
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_positive, requires = "warm")]
+    idle: Option<Duration>,
+    /// The program speaks JSON lines: it takes messages, says what it does, asks (docs/lines.md)
+    #[arg(long)]
+    talk: bool,
     /// Working directory of the subagent [default: the current one]
     #[arg(long, value_name = "DIR")]
-    cwd: Option<std::path::PathBuf>,
-    /// Cut it off after this time: 500ms, 10s, 5m, 2h, 1h30m
-    #[arg(long, value_name = "DURATION", value_parser = time::parse_positive)]
-    deadline: Option<Duration>,
+    cwd: Option<PathBuf>,
     /// A label for your own use; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = request::label)]
     label: Vec<(String, String)>,
@@ -91,12 +96,40 @@ pub(crate) struct RunArgs {
     /// What of the output is the result: whole, last-line, or json: and the pointer of a field of its last JSON line
     #[arg(long, value_name = "WHAT", default_value = "whole", value_parser = request::result_from)]
     result: subagent_model::ResultFrom,
+    /// Only an answer that fits the JSON Schema in this file counts
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
     /// Read the prompt from a file, or from standard input with -
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
-    prompt_file: Option<std::path::PathBuf>,
+    prompt_file: Option<PathBuf>,
     /// Asking twice with the same key gives the same subagent
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// What becomes of the run when its child was lost with the machine
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = request::Loss::Resume)]
+    on_loss: request::Loss,
+    /// Cut it off after this time: 500ms, 10s, 5m, 2h, 1h30m
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_positive, help_heading = "Limits")]
+    deadline: Option<Duration>,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// Turns that it gets to wrap up once the turn limit is reached [default: 5]
+    #[arg(long, value_name = "N", value_parser = number::count, allow_negative_numbers = true, help_heading = "Limits")]
+    grace_turns: Option<u32>,
+    /// Tokens of it and everything below it together. 0: no limit
+    #[arg(long, value_name = "N", value_parser = number::amount, allow_negative_numbers = true, help_heading = "Limits")]
+    tree_max_tokens: Option<u64>,
+    /// US dollars of it and everything below it together. 0: no limit
+    #[arg(long, value_name = "USD", value_parser = number::dollars, allow_negative_numbers = true, help_heading = "Limits")]
+    tree_max_cost: Option<f64>,
+    /// Show it as stalled after this time without a sign of life; 0s: never [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = time::parse, help_heading = "Limits")]
+    stall_after: Option<Duration>,
+    /// Cut it off once it has been stalled for this time [default: it is only shown]
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_positive, help_heading = "Limits")]
+    kill_stalled_after: Option<Duration>,
+    #[command(flatten)]
+    policy: policy::PolicyArgs,
 }
 
 /// Carries it out.
@@ -107,22 +140,21 @@ pub(crate) async fn run(args: &RunArgs, console: &Console) -> Result<u8, Failure
     if request.parent.is_none() {
         request.parent.clone_from(&session.own_id);
     }
-    if request.mode != Mode::Sync {
+    if args.background || args.detach {
         let reply = spawn(&session, &request).await?;
-        return Ok(told(&session, &reply));
+        return Ok(told(&session, &reply.record));
     }
-    let seen = console.err.terminal && !console.json;
-    request.wait_ms = Some(time::millis(if seen { FIRST_WAIT_SEEN } else { FIRST_WAIT }));
+    request.wait_ms = Some(time::millis(follow::first_wait(console)));
     // From here on Ctrl-C is ours; one that comes before there is an id is kept until there is one.
-    let interrupts = signal(SignalKind::interrupt())
-        .map_err(|error| Failure::new(ErrorCode::DaemonUnreachable, "cannot catch Ctrl-C").because(error))?;
+    let interrupts = follow::interrupts()?;
     let reply = spawn(&session, &request).await?;
-    follow::to_the_end(&session, reply, interrupts).await
+    let begun = Begun { run: reply.record.run, ended: reply.ended, record: reply.record };
+    follow::to_the_end(&session, begun, interrupts).await
 }
 
 /// The handle of what goes on by itself.
-fn told(session: &Session<'_>, reply: &SpawnReply) -> u8 {
-    let (console, record) = (session.console, &reply.record);
+fn told(session: &Session<'_>, record: &SubagentRecord) -> u8 {
+    let console = session.console;
     if console.json {
         console.document(record);
     } else {

@@ -1,15 +1,16 @@
-//! From the command line to a request: prompt, program, working directory, environment.
+//! From the command line to a request: program, working directory, mode, limits, policy.
 
-use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use camino::Utf8PathBuf;
 use clap::ValueEnum;
 use subagent_model::request::SpawnRequest;
-use subagent_model::{ErrorCode, ExecSpec, Mode, PromptVia, ResultFrom};
+use subagent_model::{
+    ErrorCode, ExecSpec, Mode, OnLoss, PromptVia, ResultFrom, StallPolicy, Talk, TreeBudget,
+};
 
 use super::RunArgs;
+use crate::commands::given;
 use crate::fail::Failure;
 use crate::view::time;
 
@@ -25,6 +26,17 @@ pub(crate) enum Via {
     Argument,
     /// In a file whose path is the last argument
     File,
+}
+
+/// What becomes of a run whose child was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Loss {
+    /// A new attempt continues the session where that can be done, else it is lost
+    Resume,
+    /// It begins anew: only for work that may be done twice
+    Rerun,
+    /// It is lost
+    Fail,
 }
 
 /// `KEY=VALUE`.
@@ -51,35 +63,34 @@ pub(super) fn result_from(text: &str) -> Result<ResultFrom, String> {
 
 /// The request, without its parent.
 pub(super) fn build(args: &RunArgs) -> Result<SpawnRequest, Failure> {
-    let provider = provider(args)?;
-    let mode = match (args.background, args.detach) {
-        (true, _) => Mode::Async,
-        (_, true) => Mode::Detached,
-        _ => Mode::Sync,
-    };
-    let (env, secret_env) = environment(&std::env::vars_os().filter_map(text_pair).collect(), &args.env)?;
+    let (env, secret_env) = given::environment(&given::own_environment(), &args.env)?;
     Ok(SpawnRequest {
+        provider: provider(args)?,
         prompt: prompt(args)?,
         description: args.description.clone(),
-        provider,
         agent_type: args.agent_type.clone(),
         model: args.model.clone(),
-        exec: args.command.split_first().map(|(program, rest)| ExecSpec {
-            program: program.clone(),
-            args: rest.to_vec(),
-            prompt_via: match args.prompt_via {
-                Via::Stdin => PromptVia::Stdin,
-                Via::Argument => PromptVia::Argument,
-                Via::File => PromptVia::File,
-            },
-            result: args.result.clone(),
-        }),
-        mode,
+        exec: exec(args),
+        mode: mode(args),
         cwd: Some(cwd(args.cwd.as_deref())?),
         env,
         secret_env,
         parent: args.parent.clone(),
         deadline_ms: args.deadline.map(time::millis),
+        budget: args.limits.budget(args.grace_turns),
+        tree_budget: TreeBudget { max_tokens: args.tree_max_tokens, max_cost_usd: args.tree_max_cost },
+        permissions: args.policy.permissions.clone(),
+        on_loss: match args.on_loss {
+            Loss::Resume => OnLoss::Resume,
+            Loss::Rerun => OnLoss::Rerun,
+            Loss::Fail => OnLoss::Fail,
+        },
+        stall: StallPolicy {
+            after_ms: args.stall_after.map(time::millis),
+            kill_after_ms: args.kill_stalled_after.map(time::millis),
+        },
+        idle_ms: args.idle.map(time::millis),
+        output_schema: args.schema.as_deref().map(schema).transpose()?,
         labels: args.label.iter().cloned().collect(),
         durable: !args.no_durable,
         // With a key of its own, a request whose answer was lost can be asked again.
@@ -90,9 +101,34 @@ pub(super) fn build(args: &RunArgs) -> Result<SpawnRequest, Failure> {
     })
 }
 
+fn mode(args: &RunArgs) -> Mode {
+    match (args.warm, args.background, args.detach) {
+        (true, ..) => Mode::Warm,
+        (_, true, _) => Mode::Async,
+        (_, _, true) => Mode::Detached,
+        _ => Mode::Sync,
+    }
+}
+
+fn exec(args: &RunArgs) -> Option<ExecSpec> {
+    let (program, rest) = args.command.split_first()?;
+    Some(ExecSpec {
+        program: program.clone(),
+        args: rest.to_vec(),
+        prompt_via: match args.prompt_via {
+            Via::Stdin => PromptVia::Stdin,
+            Via::Argument => PromptVia::Argument,
+            Via::File => PromptVia::File,
+        },
+        result: args.result.clone(),
+        talk: if args.talk { Talk::Lines } else { Talk::None },
+    })
+}
+
 fn provider(args: &RunArgs) -> Result<String, Failure> {
     match (&args.provider, args.command.is_empty()) {
         (Some(name), true) if name == EXEC => Err(usage("provider exec needs a program")),
+        (_, true) if args.talk => Err(usage("--talk says how a program speaks, and no program was given")),
         (Some(name), _) => Ok(name.clone()),
         (None, false) => Ok(String::from(EXEC)),
         (None, true) => Err(usage("no program was given, and no provider was named")),
@@ -105,19 +141,19 @@ fn usage(message: &str) -> Failure {
 }
 
 fn prompt(args: &RunArgs) -> Result<String, Failure> {
-    let Some(file) = &args.prompt_file else {
-        return Ok(args.prompt.clone().unwrap_or_default());
-    };
-    let mut bytes = Vec::new();
-    let read = if file == Path::new("-") {
-        std::io::stdin().lock().read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes))
-    };
-    let cannot =
-        || Failure::new(ErrorCode::InvalidRequest, format!("cannot read the prompt from {}", file.display()));
-    read.map_err(|error| cannot().because(error).hint("Name a readable file, or - for standard input."))?;
-    String::from_utf8(bytes).map_err(|error| cannot().because(error).hint("A prompt must be UTF-8."))
+    match &args.prompt_file {
+        Some(path) => given::file(path, "prompt"),
+        None => Ok(args.prompt.clone().unwrap_or_default()),
+    }
+}
+
+fn schema(path: &Path) -> Result<serde_json::Value, Failure> {
+    let text = given::file(path, "schema")?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::new(ErrorCode::InvalidRequest, format!("the schema in {} is no JSON", path.display()))
+            .because(error)
+            .hint("Give a JSON Schema, such as {\"type\": \"object\"}.")
+    })
 }
 
 fn cwd(given: Option<&Path>) -> Result<Utf8PathBuf, Failure> {
@@ -137,60 +173,11 @@ fn clean(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-fn text_pair((name, value): (std::ffi::OsString, std::ffi::OsString)) -> Option<(String, String)> {
-    Some((name.into_string().ok()?, value.into_string().ok()?))
-}
-
-type Variables = BTreeMap<String, String>;
-
-/// What may be stored, and what is held in memory only: proxies, which often carry a password, and whatever was named.
-fn environment(own: &Variables, named: &[String]) -> Result<(Variables, Variables), Failure> {
-    let captured = subagent_process::env::capture(own.clone(), [""; 0]);
-    let (mut secret, mut env): (Variables, Variables) =
-        captured.into_iter().partition(|(name, _)| name.to_ascii_lowercase().ends_with("_proxy"));
-    for given in named {
-        let inherited = || own.get(given).map(|value| (given.as_str(), value.as_str()));
-        let (name, value) = given.split_once('=').or_else(inherited).ok_or_else(|| {
-            let message = format!("--env {given}: there is no such variable, or it is not UTF-8");
-            Failure::new(ErrorCode::InvalidRequest, message)
-                .hint("Set it, or give a value: --env NAME=VALUE.")
-        })?;
-        if name.is_empty() {
-            return Err(Failure::new(ErrorCode::InvalidRequest, "--env needs a name: NAME or NAME=VALUE"));
-        }
-        env.remove(name);
-        secret.insert(name.to_owned(), value.to_owned());
-    }
-    Ok((env, secret))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{clean, environment, label, result_from};
+    use super::{clean, label, result_from, schema};
     use std::path::Path;
     use subagent_model::ResultFrom;
-
-    #[test]
-    fn proc_03_what_is_named_and_what_may_hold_a_password_is_never_stored() {
-        let own = [
-            ("PATH", "/bin"),
-            ("LANG", "C"),
-            ("https_proxy", "http://u:p@h"),
-            ("NO_PROXY", "x"),
-            ("TOKEN", "t"),
-            ("OTHER", "o"),
-        ];
-        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
-        let named = ["TOKEN", "A=b=c", "LANG=fr"].map(str::to_owned);
-        let (env, secret) = environment(&own, &named).unwrap();
-        assert_eq!(env.keys().map(String::as_str).collect::<Vec<_>>(), ["PATH"]);
-        assert_eq!(
-            secret.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
-            ["A=b=c", "LANG=fr", "NO_PROXY=x", "TOKEN=t", "https_proxy=http://u:p@h"]
-        );
-        assert!(environment(&own, &[String::from("MISSING")]).is_err());
-        assert!(environment(&own, &[String::from("=x")]).is_err());
-    }
 
     #[test]
     fn labels_and_results_are_read() {
@@ -200,5 +187,15 @@ mod tests {
         assert_eq!(result_from("json:/a/b"), Ok(ResultFrom::JsonField(String::from("/a/b"))));
         assert!(result_from("json:a").is_err() && result_from("lines").is_err());
         assert_eq!(clean(Path::new("/a/./b/../c")), Path::new("/a/b/../c"));
+    }
+
+    #[test]
+    fn result_32_a_schema_that_is_no_json_is_refused_with_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("schema.json");
+        std::fs::write(&path, "{\"type\": \"object\"").unwrap();
+        assert!(schema(&path).unwrap_err().full().contains("schema.json is no JSON"));
+        std::fs::write(&path, "{\"type\": \"object\"}").unwrap();
+        assert_eq!(schema(&path).unwrap()["type"], "object");
     }
 }

@@ -1,13 +1,17 @@
 //! Settings: the file `config.toml` and the flags of `serve`, checked by one table of rules. A wrong value is refused
 //! with file, line and what is allowed; an unknown key is told and left alone.
 
+mod rules;
+
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use subagent_model::ErrorCode;
-use subagent_runtime::{Graces, Limits};
+use subagent_runtime::{Graces, Limits, Retention};
 use toml::de::{DeTable, DeValue};
 
+use self::rules::{MIB, Named, RULES, named, rule};
 use crate::fail::Failure;
 
 /// Everything that can be set.
@@ -23,6 +27,12 @@ pub(crate) struct Settings {
     pub(crate) graces: Graces,
     /// Idle shims that are kept.
     pub(crate) warm_shims: usize,
+    /// How long after the end of a subagent its unread results are told to whoever asked for it.
+    pub(crate) escalate_after: Duration,
+    /// How often everything live is looked at.
+    pub(crate) look_every: Duration,
+    /// What is kept, and for how long.
+    pub(crate) retention: Retention,
 }
 
 impl Default for Settings {
@@ -33,130 +43,11 @@ impl Default for Settings {
             lease: Duration::from_hours(24),
             graces: Graces::default(),
             warm_shims: 4,
+            escalate_after: Duration::from_mins(1),
+            look_every: Duration::from_secs(5),
+            retention: Retention::default(),
         }
     }
-}
-
-const MIB: u64 = 1024 * 1024;
-
-/// One key: where it stands, what it may be, and where it goes.
-struct Rule {
-    section: &'static str,
-    key: &'static str,
-    least: u64,
-    most: u64,
-    set: fn(&mut Settings, u64),
-}
-
-/// For fields of 32 bits; the rule's bound has been checked before.
-fn narrow(value: u64) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
-}
-
-const RULES: &[Rule] = &[
-    Rule {
-        section: "limits",
-        key: "running",
-        least: 1,
-        most: 1_024,
-        set: |s, v| s.limits.running = narrow(v),
-    },
-    Rule { section: "limits", key: "depth", least: 0, most: 64, set: |s, v| s.limits.depth = narrow(v) },
-    Rule {
-        section: "limits",
-        key: "breadth",
-        least: 1,
-        most: 10_000,
-        set: |s, v| s.limits.breadth = narrow(v),
-    },
-    Rule {
-        section: "limits",
-        key: "tree_total",
-        least: 1,
-        most: 1_000_000,
-        set: |s, v| s.limits.tree_total = narrow(v),
-    },
-    Rule { section: "limits", key: "rate", least: 1, most: 1_000_000, set: |s, v| s.limits.rate = narrow(v) },
-    Rule {
-        section: "limits",
-        key: "rate_window_ms",
-        least: 1,
-        most: 3_600_000,
-        set: |s, v| s.limits.rate_window_ms = v,
-    },
-    Rule {
-        section: "limits",
-        key: "queue",
-        least: 0,
-        most: 1_000_000,
-        set: |s, v| s.limits.queue = narrow(v),
-    },
-    Rule {
-        section: "limits",
-        key: "disk_floor_mb",
-        least: 0,
-        most: 1_000_000_000,
-        set: |s, v| s.limits.disk_floor_mb = v,
-    },
-    Rule {
-        section: "limits",
-        key: "max_attempts",
-        least: 1,
-        most: 100,
-        set: |s, v| s.limits.max_attempts = narrow(v),
-    },
-    Rule {
-        section: "daemon",
-        key: "log_limit_mb",
-        least: 1,
-        most: 1_000_000,
-        set: |s, v| s.log_limit = v * MIB,
-    },
-    Rule {
-        section: "daemon",
-        key: "lease_hours",
-        least: 1,
-        most: 8_760,
-        set: |s, v| s.lease = Duration::from_secs(v * 3_600),
-    },
-    Rule {
-        section: "daemon",
-        key: "term_grace_ms",
-        least: 0,
-        most: 600_000,
-        set: |s, v| s.graces.term = Duration::from_millis(v),
-    },
-    Rule {
-        section: "daemon",
-        key: "kill_grace_ms",
-        least: 100,
-        most: 600_000,
-        set: |s, v| s.graces.kill = Duration::from_millis(v),
-    },
-    Rule {
-        section: "daemon",
-        key: "warm_shims",
-        least: 0,
-        most: 64,
-        set: |s, v| s.warm_shims = usize::try_from(v).unwrap_or(0),
-    },
-];
-
-impl Rule {
-    /// The value, or in words what is wrong with it.
-    fn check(&self, text: &str) -> Result<u64, String> {
-        let number: Option<u64> = text.trim().replace('_', "").parse().ok();
-        number.filter(|value| (self.least..=self.most).contains(value)).ok_or_else(|| {
-            format!(
-                "{}.{} must be a whole number from {} to {}, not {text}",
-                self.section, self.key, self.least, self.most
-            )
-        })
-    }
-}
-
-fn rule(section: &str, key: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| rule.section == section && rule.key == key)
 }
 
 /// Sets one value as a flag gives it, by the rule of the file.
@@ -166,6 +57,26 @@ pub(crate) fn set(settings: &mut Settings, section: &str, key: &str, text: &str)
     })?;
     let value = rule.check(text).map_err(|message| Failure::new(ErrorCode::InvalidRequest, message))?;
     (rule.set)(settings, value);
+    Ok(())
+}
+
+/// Changes one limit by the rule of the file: `running`, or `per_provider.NAME`, where `none` takes a value away.
+pub(crate) fn set_limit(limits: &mut Limits, key: &str, text: &str) -> Result<(), Failure> {
+    let wrong = |message: String| Failure::new(ErrorCode::InvalidRequest, message);
+    if let Some((table, name)) = key.split_once('.')
+        && let Some(table) = named("limits", table)
+        && !name.is_empty()
+    {
+        let value = if text == "none" { None } else { Some(table.check(name, text).map_err(wrong)?) };
+        (table.set)(limits, name, value);
+        return Ok(());
+    }
+    if rule("limits", key).is_none() {
+        return Err(wrong(format!("there is no limit {key}")).hint("`subagent config limits` lists them."));
+    }
+    let mut settings = Settings { limits: limits.clone(), ..Settings::default() };
+    set(&mut settings, "limits", key, text)?;
+    *limits = settings.limits;
     Ok(())
 }
 
@@ -208,6 +119,11 @@ fn read(text: &str, path: &Path) -> Result<(Settings, Vec<String>), Failure> {
             return Err(wrong(value.span().start, &format!("{name} must be a table: write [{name}]")));
         };
         for (key, value) in entries {
+            if let Some(table) = named(name, key.get_ref()) {
+                names(table, value.get_ref(), value.span(), text, &mut settings)
+                    .map_err(|(at, message)| wrong(at, &message))?;
+                continue;
+            }
             let Some(rule) = rule(name, key.get_ref()) else {
                 unknown(key.span().start, format!("{name}.{}", key.get_ref()));
                 continue;
@@ -223,6 +139,31 @@ fn read(text: &str, path: &Path) -> Result<(Settings, Vec<String>), Failure> {
         }
     }
     Ok((settings, warnings))
+}
+
+/// A table of names, each with a number; where and what is wrong.
+fn names(
+    table: &Named,
+    value: &DeValue<'_>,
+    span: Range<usize>,
+    text: &str,
+    settings: &mut Settings,
+) -> Result<(), (usize, String)> {
+    let DeValue::Table(entries) = value else {
+        let place = format!("{}.{}", table.section, table.key);
+        return Err((span.start, format!("{place} must be a table: write [{place}] and NAME = NUMBER")));
+    };
+    for (name, value) in entries {
+        let span = value.span();
+        let source = text.get(span.clone()).unwrap_or_default();
+        let checked = match value.get_ref() {
+            DeValue::Integer(number) if number.radix() == 10 => table.check(name.get_ref(), source),
+            _ => table.check(name.get_ref(), &format!("`{source}`")),
+        };
+        let number = checked.map_err(|message| (span.start, message))?;
+        (table.set)(&mut settings.limits, name.get_ref(), Some(number));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -248,6 +189,40 @@ mod tests {
         );
         assert_eq!(settings.graces.kill, Settings::default().graces.kill);
         assert_eq!(load(Path::new("/no/such/file")).unwrap().0, Settings::default());
+    }
+
+    #[test]
+    fn queue_08_limits_of_providers_and_models_are_given_by_name() {
+        let (settings, warnings) = of(
+            "[limits]\nidle = 3\nmemory_floor_mb = 0\n[limits.per_provider]\nclaude = 2\n[limits.per_model]\n\"opus-5\" = 0\n",
+        );
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!((settings.limits.idle, settings.limits.memory_floor_mb), (3, 0));
+        assert_eq!(settings.limits.per_provider.get("claude"), Some(&2));
+        assert_eq!(settings.limits.per_model.get("opus-5"), Some(&0));
+        for (wrong, part) in [
+            ("[limits]\nper_provider = 2\n", "line 2: limits.per_provider must be a table"),
+            (
+                "[limits.per_model]\n\nx = -1\n",
+                "line 3: limits.per_model.x must be a whole number from 0 to 1024",
+            ),
+            ("limits.per_model.x = \"1\"\n", "line 1: limits.per_model.x"),
+        ] {
+            let error = read(wrong, Path::new("config.toml")).unwrap_err().to_string();
+            assert!(error.contains(part), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn result_33_retention_is_set_in_days_and_megabytes() {
+        let (settings, warnings) =
+            of("[retention]\nheavy_days = 1\nrecord_days = 2\nevents_days = 3\nheavy_mb = 4\n");
+        assert_eq!(warnings, [""; 0]);
+        let day = 86_400_000;
+        let kept = settings.retention;
+        assert_eq!((kept.heavy_ms, kept.record_ms, kept.events_ms), (day, 2 * day, 3 * day));
+        assert_eq!(kept.heavy_bytes, 4 << 20);
+        assert!(read("[retention]\nheavy_days = 1.5\n", Path::new("c")).is_err());
     }
 
     #[test]

@@ -76,6 +76,18 @@ impl Demo {
         self.say(&["result", &survey])?;
         self.say(&["result", &words])?;
 
+        scene("An agent that is spoken with asks before it acts; it stays alive and takes the next message");
+        let reviewer = self.spoken_with("who wrote this?")?;
+        self.until_it_asks()?;
+        self.say(&["requests"])?;
+        self.say(&["approve", &reviewer])?;
+        self.say(&["wait", "--timeout", "30s", &reviewer])?;
+        self.say(&["result", &reviewer])?;
+        self.say(&["steer", "--wait", "10s", &reviewer, "and what do you do now?"])?;
+        self.say(&["wait", "--timeout", "30s", &reviewer])?;
+        self.say(&["runs", &reviewer])?;
+        self.say(&["stop", "--wait", &reviewer])?;
+
         scene("What is not consumed yet is in the inbox, until it is acknowledged");
         self.say(&["inbox"])?;
         self.say(&["ack", &endless])?;
@@ -110,6 +122,33 @@ impl Demo {
         serde_json::from_slice(&printed).map_err(|error| {
             Problem::new(format!("subagent {} printed no JSON: {error}", typed(args)), "report it")
         })
+    }
+
+    /// Starts the example of docs/lines.md and gives its handle.
+    fn spoken_with(&self, prompt: &str) -> Result<String> {
+        let shown = ["run", "--warm", "--background", "--talk", prompt, "--", "sh", "examples/reviewer.sh"];
+        eprintln!("$ subagent {}", typed(&shown));
+        let mut args = shown.to_vec();
+        args.insert(1, "--json");
+        let record = self.json(&args)?;
+        let handle = record["handle"].as_str().unwrap_or_default().to_owned();
+        eprintln!("{handle}");
+        Ok(handle)
+    }
+
+    /// Waits, within a bound, until a child asks for something.
+    fn until_it_asks(&self) -> Result<()> {
+        for _ in 0..100 {
+            if self.json(&["requests", "--json"])?["items"].as_array().is_some_and(|items| !items.is_empty())
+            {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err(Problem::new(
+            "the example did not ask for anything",
+            "see docs/lines.md and examples/reviewer.sh",
+        ))
     }
 
     /// Starts a program in the background and gives its handle.

@@ -51,6 +51,7 @@ const PLACES: &[Place] = &[
         layer: Layer::Port,
         knows: &["subagent-provider", "subagent-process", "subagent-core", "subagent-model"],
     },
+    Place { name: "subagent-hooks", layer: Layer::Port, knows: &["subagent-model"] },
     // The ports only: which store and which providers there are is wired by the binary.
     Place {
         name: "subagent-runtime",
@@ -59,6 +60,7 @@ const PLACES: &[Place] = &[
             "subagent-store",
             "subagent-process",
             "subagent-provider",
+            "subagent-hooks",
             "subagent-core",
             "subagent-model",
         ],
@@ -123,6 +125,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["clap", "clap_complete", "clap_mangen"], &["subagent-cli", "xtask"]),
     (&["miette", "indicatif"], &["subagent-cli"]),
     (&["tracing-subscriber"], &["subagent-cli"]),
+    (&["jsonschema"], &["subagent-runtime"]),
 ];
 
 /// All that the pure layer may use: data, and functions of data.

@@ -22,8 +22,10 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
     }
     let begun = Instant::now();
     loop {
-        let page =
-            daemon.client.list(ListFilter { live: true, limit: Some(100), ..ListFilter::default() }).await?;
+        let page = daemon
+            .client
+            .list(&caller(), ListFilter { live: true, limit: Some(100), ..ListFilter::default() })
+            .await?;
         if page.items.iter().filter(|record| record.started_at.is_some()).count() == CHILDREN {
             break;
         }
@@ -39,8 +41,10 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
         &format!("exec of a daemon to its first answer with {CHILDREN} live children adopted"),
         &format!("{} ({adopted} adopted)", ms(daemon.ready)),
     );
-    let page =
-        daemon.client.list(ListFilter { live: true, limit: Some(100), ..ListFilter::default() }).await?;
+    let page = daemon
+        .client
+        .list(&caller(), ListFilter { live: true, limit: Some(100), ..ListFilter::default() })
+        .await?;
     let begun = Instant::now();
     for record in &page.items {
         daemon.client.stop(&caller(), record.id, StopRequest::default()).await?;
@@ -50,7 +54,7 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
     }
     row(&format!("stop of {} adopted children to all gone", page.items.len()), &ms(begun.elapsed()));
     for record in page.items {
-        let record = daemon.client.get(record.id).await?;
+        let record = daemon.client.get(&caller(), record.id).await?;
         if record.status != Status::Stopped {
             return Err(format!("{} is {}", record.handle, record.status).into());
         }

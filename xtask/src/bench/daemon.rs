@@ -97,7 +97,7 @@ fn socket(options: &Options, home: &Path) -> Result<PathBuf> {
 
 /// Who measures.
 pub(crate) fn caller() -> Caller {
-    Caller { requester: Requester::from("bench") }
+    Caller { requester: Requester::from("user:bench") }
 }
 
 /// A request for a program.
@@ -109,6 +109,7 @@ pub(crate) fn program(program: &str, args: &[&str], durable: bool) -> SpawnReque
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             prompt_via: PromptVia::Stdin,
             result: ResultFrom::WholeOutput,
+            talk: subagent_model::Talk::None,
         }),
         mode: Mode::Sync,
         cwd: Some("/".into()),

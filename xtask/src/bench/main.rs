@@ -15,7 +15,9 @@ mod load;
 mod peer;
 mod records;
 mod size;
+mod steering;
 mod stopping;
+mod subscribers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +33,7 @@ struct Options {
     /// Directory of the programs
     #[arg(long, hide = true)]
     programs: PathBuf,
-    /// Only these: floor, latency, throughput, adoption, stop, size, records, peer
+    /// Only these: floor, latency, throughput, adoption, stop, steer, subscribers, size, records, peer
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Children of the long throughput run
@@ -43,6 +45,9 @@ struct Options {
 }
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(steering::CHILD) {
+        return steering::listen().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -77,6 +82,12 @@ fn run(options: &Options) -> Result<()> {
         }
         if wanted("stop") {
             stopping::measure(options, dir.path()).await?;
+        }
+        if wanted("steer") {
+            steering::measure(options, dir.path()).await?;
+        }
+        if wanted("subscribers") {
+            subscribers::measure(options, dir.path()).await?;
         }
         if wanted("size") {
             size::measure(options, dir.path()).await?;

@@ -1,6 +1,5 @@
 //! A store with very many records: start, listing and showing.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +13,7 @@ use subagent_runtime::Runtime;
 use subagent_store::{Store, Transition};
 use subagent_store_sqlite::{OpenOptions, SqliteStore};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, caller};
 use crate::figures::{Samples, ms, row};
 use crate::{Options, Result};
 
@@ -36,13 +35,14 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
     let (mut page_of, mut show, mut by_handle) = (Samples::default(), Samples::default(), Samples::default());
     for _ in 0..200 {
         let begun = Instant::now();
-        let page = daemon.client.list(ListFilter { limit: Some(50), ..ListFilter::default() }).await?;
+        let page =
+            daemon.client.list(&caller(), ListFilter { limit: Some(50), ..ListFilter::default() }).await?;
         page_of.push(begun.elapsed());
         if page.items.len() != 50.min(options.records) {
             return Err(format!("a page has {} records", page.items.len()).into());
         }
         let begun = Instant::now();
-        daemon.client.get(last).await?;
+        daemon.client.get(&caller(), last).await?;
         show.push(begun.elapsed());
         let begun = Instant::now();
         daemon.client.resolve("gseed0007").await?;
@@ -69,7 +69,8 @@ fn seed(home: &Path, count: usize) -> Result<SubagentId> {
             births.push(Transition::birth(last, facts, at)?);
         }
         store.commit(&births)?;
-        let stop = Command::Stop { actor: String::from("bench"), cause: Cause::Requested };
+        let stop =
+            Command::Stop { actor: String::from("bench"), cause: Cause::Requested, drop_follow_ups: true };
         let ack = Command::Acknowledge { run: RunNumber(1), by: Requester::from("bench") };
         for command in [stop, ack] {
             births = births.iter().map(|step| step_on(&step.state, &command, at)).collect::<Result<_>>()?;
@@ -95,21 +96,7 @@ fn birth(id: SubagentId, number: usize) -> Birth {
         sha256: None,
         truncated: false,
     };
-    let spec = SpawnSpec {
-        prompt,
-        description: None,
-        provider: String::from("exec"),
-        agent_type: String::from("exec"),
-        model: None,
-        exec: None,
-        mode: Mode::Async,
-        cwd: "/".into(),
-        env: BTreeMap::new(),
-        secret_env: vec![],
-        deadline_ms: None,
-        labels: BTreeMap::new(),
-        durable: true,
-    };
+    let spec = SpawnSpec { mode: Mode::Async, ..SpawnSpec::new("exec", prompt, "/".into()) };
     let handle = Handle(format!("gseed{number:04}"));
     Birth { id, handle, spec, parent: None, root: id, depth: 0, requester: Requester::from("bench") }
 }

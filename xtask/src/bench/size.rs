@@ -24,7 +24,7 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
     row("daemon resident, idle", &figure);
     let record = daemon.client.spawn(&caller(), program("/bin/sleep", &["300"], true)).await?.record;
     let shim = loop {
-        let record = daemon.client.get(record.id).await?;
+        let record = daemon.client.get(&caller(), record.id).await?;
         if let Some(process) = record.attempts.last().and_then(|facts| facts.process.as_ref()) {
             break parent_of(process.pid)?;
         }

@@ -18,14 +18,14 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
     let mut samples = Samples::default();
     for _ in 0..50 {
         let record = daemon.client.spawn(&caller(), program("/bin/sh", &["-c", TREE], true)).await?.record;
-        while daemon.client.output(record.id, 0, None).await?.attempt.is_none() {
+        while daemon.client.output(&caller(), record.id, 0, None).await?.attempt.is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         // Until the shell has made its tree.
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let begun = Instant::now();
         daemon.client.stop(&caller(), record.id, StopRequest::default()).await?;
-        let reply = daemon.client.wait(record.id, WaitOptions::default()).await?;
+        let reply = daemon.client.wait(&caller(), record.id, WaitOptions::default()).await?;
         samples.push(begun.elapsed());
         if !reply.ended {
             return Err("a stopped tree did not go".into());

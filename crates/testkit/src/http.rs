@@ -124,10 +124,35 @@ impl Http {
         self.send("GET", path, &[], b"")
     }
 
+    /// Reads a page of events: `query` stands behind the path.
+    pub fn event_page(&self, query: &str) -> Reply {
+        self.send("GET", &format!("/v1/events{query}"), &[("accept", "application/json")], b"")
+    }
+
     /// Sends a document.
     pub fn post(&self, path: &str, document: &Value) -> Reply {
+        self.document("POST", path, &[], document)
+    }
+
+    /// Sends a document with a key, so that sending it twice makes nothing twice.
+    pub fn post_with_key(&self, path: &str, key: &str, document: &Value) -> Reply {
+        self.document("POST", path, &[("idempotency-key", key)], document)
+    }
+
+    /// Puts a document in place of what is there.
+    pub fn put(&self, path: &str, document: &Value) -> Reply {
+        self.document("PUT", path, &[], document)
+    }
+
+    /// Takes something away.
+    pub fn delete(&self, path: &str) -> Reply {
+        self.send("DELETE", path, &[], b"")
+    }
+
+    fn document(&self, method: &str, path: &str, headers: &[(&str, &str)], document: &Value) -> Reply {
         let body = serde_json::to_vec(document).expect("JSON");
-        self.send("POST", path, &[("content-type", "application/json")], &body)
+        let headers: Vec<_> = [("content-type", "application/json")].iter().chain(headers).copied().collect();
+        self.send(method, path, &headers, &body)
     }
 
     /// Subscribes to events: `query` stands behind the path, `last` is the position of a subscriber that comes back.

@@ -12,9 +12,10 @@
 pub mod home;
 pub mod http;
 pub mod programs;
+pub mod talks;
 pub mod until;
 
 pub use home::{Home, Output};
 pub use http::Http;
-pub use programs::{shim_program, subagent_program};
+pub use programs::{shim_program, subagent_program, talker_program};
 pub use until::{until, until_async};

@@ -19,6 +19,12 @@ pub fn subagent_program() -> &'static Path {
     })
 }
 
+/// A child that is spoken with in JSON lines and plays scripts.
+pub fn talker_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| built("subagent-testkit", "talker"))
+}
+
 /// Builds a program and gives its path. Cargo itself decides whether there is anything to do; with
 /// `SUBAGENT_TEST_PROGRAMS` set, programs are taken from that directory as they are.
 fn built(package: &str, name: &str) -> PathBuf {

@@ -186,6 +186,12 @@ fn daemon_16_a_full_disk_is_an_error_and_passes() {
     run(&["run", "--", "echo", "before"]).ended(0);
     let running =
         run(&["run", "--background", "--json", "--", "sh", "-c", "sleep 1; echo done"]).ended(0).json();
+    let id = running["id"].as_str().unwrap();
+    // One that is not started yet could not be.
+    until("the child to run", || {
+        let record = run(&["show", "--json", id]).json();
+        record["attempts"][0]["process"]["pid"].is_i64().then_some(())
+    });
     let filler = disk.0.join("filler");
     // As much as fits; the last write is short.
     let _ = std::fs::write(&filler, vec![0; 16 * 1024 * 1024]);
@@ -193,7 +199,6 @@ fn daemon_16_a_full_disk_is_an_error_and_passes() {
     assert!(full.code == 1 || full.code == 4, "{full:#?}");
     assert!(full.err.contains("store_full") || full.err.contains("disk"), "{full:#?}");
     std::fs::remove_file(&filler).unwrap();
-    let id = running["id"].as_str().unwrap();
     until("the child to be settled once there is room", || {
         let record = run(&["show", "--json", id]).json();
         (record["status"] == "completed").then_some(())

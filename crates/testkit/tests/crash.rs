@@ -35,6 +35,7 @@ fn request(home: &Home, number: u64, millis: u64) -> SpawnRequest {
         args: vec![String::from("-c"), script],
         prompt_via: PromptVia::Stdin,
         result: ResultFrom::WholeOutput,
+        talk: subagent_model::Talk::None,
     };
     SpawnRequest {
         provider: String::from("exec"),
@@ -89,7 +90,7 @@ async fn result_09_no_kill_of_the_daemon_loses_or_doubles_a_run() {
     assert!(kills > 3, "the sequence must kill now and then");
     for (number, id) in ids.iter().enumerate() {
         let record = until_async("a run to end", || async {
-            client.get(*id).await.ok().filter(|record| record.status.is_final())
+            client.get(&Home::caller(), *id).await.ok().filter(|record| record.status.is_final())
         })
         .await;
         assert_eq!(record.status, Status::Completed, "seed {seed}: {record:#?}");
@@ -97,9 +98,10 @@ async fn result_09_no_kill_of_the_daemon_loses_or_doubles_a_run() {
         let marks = std::fs::read_to_string(home.path().join(format!("ran.{number}"))).unwrap();
         assert_eq!(marks, "ran\n", "seed {seed}: run {number} ran more than once");
     }
-    let live = client.list(ListFilter { live: true, ..ListFilter::default() }).await.unwrap();
+    let live =
+        client.list(&Home::caller(), ListFilter { live: true, ..ListFilter::default() }).await.unwrap();
     assert!(live.items.is_empty(), "stuck in a live status: {:?}", live.items);
-    let inbox = client.inbox(&Home::caller(), 1_000).await.unwrap();
+    let inbox = client.inbox(&Home::caller(), 1_000, None).await.unwrap();
     assert_eq!(inbox.len(), ids.len(), "each end gives one notice, and keeps it until it is consumed");
     let names: Vec<_> = ids.iter().map(ToString::to_string).collect();
     until("all processes to be gone", || home.survivors(&names).is_empty().then_some(()));

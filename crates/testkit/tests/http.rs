@@ -166,7 +166,8 @@ fn daemon_19_a_subscriber_that_reads_nothing_slows_nobody_and_gets_everything() 
 #[test]
 fn result_07_only_its_requester_consumes_a_result_and_only_by_reading_to_its_end() {
     let (home, http) = serving("");
-    let (alice, bob) = (http.requester("alice"), http.requester("bob"));
+    // Another person sees everything, and another client nothing.
+    let (alice, bob) = (http.requester("alice"), http.requester("user:bob"));
     let id = spawn(&home, &alice, "echo 12345678; echo 12345678");
     ended(&alice, &id);
     // What bob may not: refused by the writer, behind everything that was sent to it before.
@@ -177,6 +178,9 @@ fn result_07_only_its_requester_consumes_a_result_and_only_by_reading_to_its_end
     assert_eq!(inbox(&alice), [id.as_str()]);
     assert!(inbox(&bob).is_empty());
     let result = format!("/v1/subagents/{id}/result");
+    let other = http.requester("carol");
+    other.get(&result).refused(ErrorCode::NotYours);
+    other.post(&format!("/v1/subagents/{id}/wait"), &json!(null)).refused(ErrorCode::NotYours);
     let text = bob.get(&result).with(200)["text"].clone();
     assert!(text.as_str().unwrap().starts_with("12345678\n12345678"), "{text}");
     bob.post(&format!("/v1/subagents/{id}/wait"), &json!(null)).with(200);
@@ -458,7 +462,9 @@ fn rec_05_one_key_gives_one_subagent_from_eight_callers_and_over_a_kill() {
     until("both to have run", || {
         (std::fs::read_to_string(&mark).unwrap_or_default() == "ran\nran\n").then_some(())
     });
-    assert_eq!(http.get("/v1/subagents").with(200)["items"].as_array().unwrap().len(), 2);
+    // A client sees its own, and a person all.
+    let listed = |http: &Http| http.get("/v1/subagents").with(200)["items"].as_array().unwrap().len();
+    assert_eq!((listed(&http), listed(&home.http())), (1, 2));
 }
 
 #[test]
@@ -497,7 +503,7 @@ fn left_alone(home: &Home, http: &Http, leave: impl FnOnce(&str)) -> String {
     leave(&id);
     assert!(is_alive(pid));
     std::fs::write(&gate, "go\n").unwrap();
-    let bob = http.requester("bob");
+    let bob = http.requester("user:bob");
     assert_eq!(ended(&bob, &id)["status"], "completed");
     // Behind every receipt that a wait may have sent.
     bob.post("/v1/inbox/ack", &json!({"ids": [id]})).with(200);

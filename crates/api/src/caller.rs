@@ -16,6 +16,8 @@ use crate::REQUESTER_HEADER;
 use crate::answer::{Answer, Refused};
 use crate::handlers::Shared;
 
+/// Names under which the runtime itself speaks.
+const RESERVED: [&str; 3] = ["runtime", "policy", "daemon"];
 /// Longest name of a requester.
 const LONGEST: usize = 256;
 
@@ -25,7 +27,7 @@ pub(crate) struct Peer {
     uid: u32,
     pid: Option<u32>,
     /// Looked up with the first request: accepting waits for nobody.
-    subagent: OnceLock<Option<SubagentId>>,
+    subagent: OnceLock<SubagentId>,
 }
 
 impl Peer {
@@ -34,7 +36,12 @@ impl Peer {
     }
 
     fn subagent(&self, runtime: &dyn Runtime) -> Option<SubagentId> {
-        *self.subagent.get_or_init(|| runtime.subagent_of_process(self.pid?))
+        // Only a yes is kept: a child may be known a moment after it called first.
+        if let Some(known) = self.subagent.get() {
+            return Some(*known);
+        }
+        let found = runtime.subagent_of_process(self.pid?)?;
+        Some(*self.subagent.get_or_init(|| found))
     }
 }
 
@@ -66,7 +73,13 @@ fn named(headers: &HeaderMap) -> Answer<Option<&str>> {
     let name = value.to_str().ok().filter(|name| !name.is_empty() && name.len() <= LONGEST);
     let refused =
         || Refused::invalid(format!("{REQUESTER_HEADER} must be 1 to {LONGEST} visible characters"));
-    name.map(Some).ok_or_else(refused)
+    let name = name.ok_or_else(refused)?;
+    if RESERVED.contains(&name) {
+        return Err(Refused::invalid(format!(
+            "{REQUESTER_HEADER} cannot be {name}: the runtime itself has this name"
+        )));
+    }
+    Ok(Some(name))
 }
 
 impl From {

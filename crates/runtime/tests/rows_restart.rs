@@ -14,7 +14,7 @@ use subagent_model::{
     SubagentId,
 };
 use subagent_runtime::{Limits, Runtime};
-use subagent_testkit::until_async;
+use subagent_testkit::{home, until, until_async};
 use support::{World, kill, me, plain, scripted, shim_of, world};
 use talking::*;
 
@@ -201,7 +201,7 @@ async fn res_12_an_adopted_process_takes_messages_interrupts_and_stops_as_before
     assert_eq!(record.stop.unwrap().cause, subagent_model::Cause::Interrupted);
     assert!(world.stop(stopped).await.accepted);
     ended_as(&world.ended(stopped).await, Status::Stopped, "half");
-    assert!(!subagent_testkit::home::is_alive(i32::try_from(gone).unwrap()));
+    assert!(!home::is_alive(i32::try_from(gone).unwrap()));
 }
 
 #[tokio::test]
@@ -321,6 +321,31 @@ async fn sm_15_a_recorded_exit_of_a_killed_process_is_no_loss_and_the_run_moves_
 }
 
 #[tokio::test]
+async fn res_14_a_turn_that_ended_while_nobody_listened_counts_though_its_shim_is_gone() {
+    for with_shim in [false, true] {
+        let world = world(Limits::default()).await;
+        let go = world.dir.path().join("go");
+        let script = format!("say half\nfile {}\nsay all of it\ndone\nexit 0", go.display());
+        let id = world.spawn(talker(world.dir.path(), &script)).await;
+        world.until_said(id, "half").await;
+        let process = world.process(id).await;
+        let shim = shim_of(&process);
+        let world = world
+            .restarted(Limits::default(), async || {
+                std::fs::write(&go, "").unwrap();
+                until("the child to be gone", || (!home::is_alive(process.pid.cast_signed())).then_some(()));
+                if with_shim {
+                    kill(shim);
+                }
+            })
+            .await;
+        let record = world.ended(id).await;
+        ended_as(&record, Status::Completed, "all of it");
+        assert_eq!((world.count(id, "claimed"), world.notices(id).await), (1, 1), "{record:?}");
+    }
+}
+
+#[tokio::test]
 async fn steer_13_a_message_at_the_moment_its_child_dies_is_told_once_or_comes_back() {
     let world = world(Limits::default()).await;
     for _ in 0..10 {
@@ -328,7 +353,7 @@ async fn steer_13_a_message_at_the_moment_its_child_dies_is_told_once_or_comes_b
         until_async("a turn", || async { (world.count(id, "prompted") == 1).then_some(()) }).await;
         let process = world.process(id).await;
         let pid = i32::try_from(process.pid).unwrap();
-        subagent_testkit::home::kill(pid, rustix::process::Signal::KILL);
+        home::kill(pid, rustix::process::Signal::KILL);
         let sent = world.steer(id, "hello").await;
         if let Ok(reply) = &sent {
             let number = reply.message.as_ref().unwrap().message.number.0;

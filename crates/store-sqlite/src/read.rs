@@ -112,6 +112,19 @@ pub(crate) fn owed(
 }
 
 /// Counts what [`owed`] would give, out of the index alone. What is known to be damaged can never be delivered.
+pub(crate) fn owed_requesters(connection: &Connection, prefix: &str) -> rusqlite::Result<Vec<Requester>> {
+    // One step of the index for each requester, not one for each row.
+    let sql = "WITH RECURSIVE named(requester) AS (\
+         SELECT min(requester) FROM outbox WHERE requester >= ?1 \
+         UNION ALL \
+         SELECT (SELECT min(requester) FROM outbox WHERE requester > named.requester) FROM named \
+         WHERE substr(named.requester, 1, length(?1)) = ?1) \
+         SELECT requester FROM named WHERE substr(requester, 1, length(?1)) = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map([prefix], |row| row.get::<_, String>(0))?;
+    found.map(|name| name.map(Requester)).collect()
+}
+
 pub(crate) fn owed_count(
     connection: &Connection,
     quarantine: &Quarantine,

@@ -168,6 +168,10 @@ impl Store for SqliteStore {
         self.read(|reader| read::owed(reader, &self.quarantine, requester, after, limit))
     }
 
+    fn owed_requesters(&self, prefix: &str) -> Result<Vec<Requester>, StoreError> {
+        self.read(|connection| read::owed_requesters(connection, prefix))
+    }
+
     fn owed_count(&self, requester: Option<&Requester>) -> Result<u64, StoreError> {
         self.read(|reader| read::owed_count(reader, &self.quarantine, requester))
     }

@@ -323,6 +323,13 @@ impl Store for MemoryStore {
         Ok(kept.owed(requester, after).take(limit as usize).filter_map(run).collect())
     }
 
+    fn owed_requesters(&self, prefix: &str) -> Result<Vec<Requester>, StoreError> {
+        let kept = self.kept();
+        let named: BTreeSet<_> =
+            kept.owed.values().filter(|requester| requester.as_str().starts_with(prefix)).collect();
+        Ok(named.into_iter().cloned().collect())
+    }
+
     fn owed_count(&self, requester: Option<&Requester>) -> Result<u64, StoreError> {
         let kept = self.kept();
         Ok(match requester {

@@ -42,6 +42,9 @@ pub trait Store: Send + Sync + 'static {
         limit: u32,
     ) -> Result<Vec<OwedRun>, StoreError>;
 
+    /// The requesters whose names begin so and to whom something is owed. Cheap: no record is read.
+    fn owed_requesters(&self, prefix: &str) -> Result<Vec<Requester>, StoreError>;
+
     /// How many runs [`Self::owed`] would give. Cheap. Rows that are known to be damaged are not counted.
     fn owed_count(&self, requester: Option<&Requester>) -> Result<u64, StoreError>;
 

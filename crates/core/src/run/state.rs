@@ -558,6 +558,11 @@ impl Subagent {
         }
     }
 
+    /// True when the live process was given the prompt of this run: before, there is no turn to speak into.
+    pub fn has_prompt(&self) -> bool {
+        self.hold().is_some_and(|hold| hold.attempt == self.run.last_prompted)
+    }
+
     /// True when a live attempt holds a running slot.
     pub fn holds_slot(&self) -> bool {
         self.hold().is_some()

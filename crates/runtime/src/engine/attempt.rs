@@ -176,7 +176,7 @@ impl Attempt {
     }
 
     /// From now on a process of this child is known for what it is.
-    fn know(&self, shim: &Shim) {
+    pub(crate) fn know(&self, shim: &Shim) {
         let child = shim.started().map(|started| started.process);
         self.inner.callers.enter(shim.cgroup(), shim.identity().clone(), child, self.key.to_string());
         self.inner.tasks.set_cgroup(self.key, shim.cgroup().map(Path::to_owned));

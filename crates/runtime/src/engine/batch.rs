@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use subagent_core::run::{Command, IllegalEvent, Refusal, Subagent, born, decide};
 use subagent_model::{EventKind, Handle, SubagentId, Timestamp};
-use subagent_store::{Content, Fact, IdempotencyKey, Transition};
+use subagent_store::{Content, ContentKind, Fact, IdempotencyKey, Transition};
 
 /// A state on its way to the store.
 pub(crate) struct Staged {
@@ -110,8 +110,12 @@ impl Batch {
         let mut events = Vec::with_capacity(facts.len());
         for kind in facts {
             after.apply(now, &kind)?;
-            events.push(Fact { at: now, run: after.run.number, kind });
+            // A fact about an earlier run names it by itself.
+            let run = kind.of_run().unwrap_or(after.run.number);
+            events.push(Fact { at: now, run, kind });
         }
+        // A text that came too late replaces none that counts.
+        let content = content.filter(|content| events.iter().any(|fact| carries(&fact.kind, content.kind)));
         let staged = self.staged.entry(id).or_insert_with(|| {
             self.order.push(id);
             Staged {
@@ -139,6 +143,17 @@ impl Batch {
                 idempotency: staged.idempotency,
             });
         transitions.partition(|transition| transition.state.spec.durable)
+    }
+}
+
+/// True for the facts with which a text of this kind is stored.
+fn carries(fact: &EventKind, kind: ContentKind) -> bool {
+    match kind {
+        ContentKind::Prompt => matches!(fact, EventKind::Resumed { .. }),
+        ContentKind::Result => matches!(
+            fact,
+            EventKind::Ended { .. } | EventKind::TurnEnded { .. } | EventKind::Waiting { held: Some(_), .. }
+        ),
     }
 }
 

@@ -38,7 +38,7 @@ use subagent_core::run::Subagent;
 use subagent_hooks::{Dispatch, Hooks};
 use subagent_model::request::RecoverySummary;
 use subagent_model::{AttemptKey, Cause, NodeId, SubagentId, Timestamp};
-use subagent_process::{Callers, ContainmentReport, Evidence, ResourceLimit, ShimPool};
+use subagent_process::{Callers, ContainmentReport, ResourceLimit, ShimPool};
 use subagent_provider::Registry;
 use subagent_store::{MemoryStore, Store, StoreError};
 
@@ -308,7 +308,8 @@ impl Engine {
 
     /// How many runs are live: waiting for a slot or for children, running, or being stopped.
     pub fn live_count(&self) -> usize {
-        self.inner.live.read().unwrap_or_else(PoisonError::into_inner).len()
+        let live = self.inner.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.values().filter(|state| !state.is_ended()).count()
     }
 
     /// How child trees are contained: `cgroup`, `walk`, or `none` without a pool.
@@ -332,13 +333,10 @@ impl Inner {
         live.values().filter(|state| wanted(state)).cloned().collect()
     }
 
-    /// The subagent that a process belongs to. What its environment says counts for nothing here.
+    /// The subagent that a process belongs to. Its environment counts where nothing else is known: it can only lower what
+    /// somebody may do who would be taken for the person else.
     pub(crate) fn subagent_of_process(&self, pid: u32) -> Option<SubagentId> {
-        let caller = self.callers.find(pid)?;
-        if caller.evidence == Evidence::Environment {
-            return None;
-        }
-        Some(caller.attempt.parse::<AttemptKey>().ok()?.subagent)
+        Some(self.callers.find(pid)?.attempt.parse::<AttemptKey>().ok()?.subagent)
     }
 
     pub(crate) fn containment(&self) -> &'static str {

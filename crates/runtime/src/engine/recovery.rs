@@ -53,6 +53,10 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<Vec<(SubagentId, Attem
     let held: BTreeSet<_> = shims.keys().map(|key| inner.paths.attempt(*key, false)).collect();
     summary.orphans = reap_or_list(inner, &plan, &mut shims);
     sweep_groups(inner, groups).await;
+    for (key, live) in &shims {
+        let child = live.shim.started().map(|started| started.process);
+        inner.callers.enter(live.shim.cgroup(), live.shim.identity().clone(), child, key.to_string());
+    }
     for (id, step) in &plan.steps {
         carry_out(inner, *id, step, &mut shims);
     }

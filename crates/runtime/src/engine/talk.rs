@@ -7,6 +7,7 @@ mod closing;
 mod ear;
 mod orders;
 mod recall;
+mod transcript;
 mod turn;
 
 use std::collections::BTreeSet;
@@ -29,6 +30,11 @@ use self::ear::Ear;
 use self::turn::Ruling;
 use super::attempt::Attempt;
 use super::writer::{Act, ActError, Acted};
+
+/// Most requests of one run: a child that asks for more has lost its way.
+const MOST_ASKS: u32 = 1_000;
+/// How much is told to the writer before it is waited for.
+const AT_ONCE: u32 = 64;
 
 /// What a conversation came to.
 pub(super) enum Over {
@@ -71,6 +77,10 @@ pub(super) struct Talk<'a> {
     ruling: Option<Ruling>,
     /// It was heard or told something since it was last shown.
     news: bool,
+    /// What it asked for in this run.
+    asks: u32,
+    /// What was told to the writer since it was waited for.
+    unheard: u32,
     /// When it is asked to wrap up for its deadline.
     warning: Option<Instant>,
     /// Its deadline, where the shim does not hold it.
@@ -95,6 +105,20 @@ impl Attempt {
             talk.hear(vec![Said::Broken(format!("its log cannot be read: {error}"))]).await;
         }
         talk.drive().await;
+    }
+
+    /// Ends the run of a child whose shim is gone, with what it had said until then. True once that is committed.
+    pub(super) async fn converse_past(&self, codec: Box<dyn Codec>, mut verdict: Verdict) -> bool {
+        let mut talk = Talk::new(self, Channel::past(codec, self.dir()));
+        if let Err(error) = talk.take_over(&self.job()).await {
+            tracing::warn!(key = %self.key, %error, "the log of a conversation cannot be read");
+            talk.ear.missed = true;
+        }
+        talk.ear.missed |= talk.channel.take_missed();
+        if let (Some(failure), Some(exit)) = (talk.failure.take(), verdict.conclusion.exit) {
+            verdict.conclusion = Conclusion { exit: Some(exit), ..failure };
+        }
+        talk.conclude(verdict).await
     }
 
     /// Speaks with a child inside the daemon.
@@ -141,6 +165,8 @@ impl<'a> Talk<'a> {
             closing: None,
             failure: None,
             ruling: None,
+            asks: 0,
+            unheard: 0,
             warning: None,
             deadline: None,
             news: true,
@@ -175,16 +201,6 @@ impl<'a> Talk<'a> {
                     self.see(state);
                 }
                 () = self.attempt.stop.cancelled(), if !self.is_stopping() => self.begin_closing(Closing::stop()),
-                event = self.channel.next() => match event {
-                    Event::Said(said) => self.hear(said).await,
-                    Event::Exited(end) => return Over::Ended(Some(end)),
-                    Event::TaskOver(panic) => {
-                        if let Some(what) = panic {
-                            self.failure = Some(self.failed(ErrorCode::Panicked, what, false));
-                        }
-                        return Over::Ended(None);
-                    }
-                },
                 ruling = Ruling::ready(&mut self.ruling) => self.ruled(ruling).await,
                 () = until(due) => {
                     if let Some(over) = self.step_on().await {
@@ -204,6 +220,17 @@ impl<'a> Talk<'a> {
                         let _ = shim.renew(lease);
                     }
                 }
+                // Last, so that a child that never stops speaking keeps nothing else from its turn.
+                event = self.channel.next() => match event {
+                    Event::Said(said) => self.hear(said).await,
+                    Event::Exited(end) => return Over::Ended(Some(end)),
+                    Event::TaskOver(panic) => {
+                        if let Some(what) = panic {
+                            self.failure = Some(self.failed(ErrorCode::Panicked, what, false));
+                        }
+                        return Over::Ended(None);
+                    }
+                },
             }
         }
     }
@@ -219,6 +246,7 @@ impl<'a> Talk<'a> {
             self.failure = None;
             self.ruling = None;
             self.told.clear();
+            self.asks = 0;
             self.result_nudges = state.run.nudges.results;
             self.state = Arc::clone(&state);
             self.set_deadline();
@@ -238,8 +266,17 @@ impl<'a> Talk<'a> {
         self.news = true;
         for said in said {
             self.ear.hear(&said, false);
+            self.keep_pace().await;
             let attempt = self.attempt.key.attempt;
+            let ends = self.is_stopping() || self.state.run.cut.is_some();
             match said {
+                // A run that is being ended hears its last words, and no new business.
+                Said::Asked(_) | Said::TookBack { .. } | Said::Turn { .. } | Said::HeldUp { .. } if ends => {}
+                Said::Asked(_) if self.asks >= MOST_ASKS => {
+                    let why = format!("it asked for more than {MOST_ASKS} things in one run");
+                    let failure = self.failed(ErrorCode::Protocol, why, false);
+                    self.fail(failure);
+                }
                 Said::Opened { session } => {
                     self.opened = true;
                     self.act_soon(Command::Opened { attempt, session });
@@ -247,6 +284,7 @@ impl<'a> Talk<'a> {
                 Said::Took(number) => self.settle_message(number, Written::Yes),
                 Said::Declined(number) => self.settle_message(number, Written::Refused),
                 Said::Asked(ask) => {
+                    self.asks += 1;
                     // Policy and time limit are the writer's.
                     let command = Command::Ask {
                         attempt,
@@ -262,7 +300,10 @@ impl<'a> Talk<'a> {
                 Said::HeldUp { until } => self.held_up(until),
                 Said::Done(end) => {
                     self.count();
-                    self.turn_ended(end).await;
+                    // Before it takes prompts, the end is that of its opening. Any other without a turn is of nobody's.
+                    if self.turn_open || !self.opened {
+                        self.turn_ended(end).await;
+                    }
                 }
                 Said::Broken(why) => {
                     self.count();
@@ -270,9 +311,10 @@ impl<'a> Talk<'a> {
                     self.fail(failure);
                 }
                 // Each turn is judged by itself: turns that are told of together are asked to wrap up before they are cut.
-                Said::Turn { .. } => self.count(),
+                Said::Turn { .. } if self.state.run.budget.max_turns.is_some() => self.count(),
                 Said::Delta(_)
                 | Said::Message(_)
+                | Said::Turn { .. }
                 | Said::ToolStarted { .. }
                 | Said::ToolEnded { .. }
                 | Said::Used(_)
@@ -286,7 +328,24 @@ impl<'a> Talk<'a> {
     /// Tells what was used since the last time.
     fn count(&mut self) {
         if let Some(progress) = self.ear.progress(self.attempt.key.attempt, self.channel.position()) {
+            self.unheard += 1;
             self.attempt.tell(Act::lazy(self.attempt.key.subagent, progress));
+        }
+    }
+
+    /// Waits for the writer once so much was told that nobody else would get a word in.
+    async fn keep_pace(&mut self) {
+        if self.unheard < AT_ONCE {
+            return;
+        }
+        self.unheard = 0;
+        let (reply, heard) = oneshot::channel();
+        self.attempt.inner.send(super::writer::Message::Pace(reply));
+        // An engine that halts answers nobody.
+        let _ = heard.await;
+        let newest = self.attempt.states.borrow().clone();
+        if newest.revision > self.state.revision {
+            self.see(newest);
         }
     }
 
@@ -298,7 +357,8 @@ impl<'a> Talk<'a> {
     }
 
     /// A command that is committed at once and that nobody waits for.
-    fn act_soon(&self, command: Command) {
+    fn act_soon(&mut self, command: Command) {
+        self.unheard += 1;
         self.attempt.inner.send(Act::new(self.attempt.key.subagent, command).into());
     }
 
@@ -334,20 +394,7 @@ impl<'a> Talk<'a> {
 
     /// The process is over, and with it whatever it was at.
     async fn settle(&mut self, end: Option<ExitWait>) {
-        self.count();
         self.attempt.inner.activity.forget(self.attempt.key.subagent);
-        let newest = self.attempt.states.borrow().clone();
-        if newest.revision > self.state.revision {
-            self.see(newest);
-        }
-        let attempt = self.attempt.key.attempt;
-        if let Some(message) = self.state.mail.handing()
-            && self.handed != Some(message.number)
-        {
-            let (number, written) = (message.number, Written::No);
-            self.act_soon(Command::Settle { attempt, number, written });
-        }
-        let whole = self.ear.text().and_then(|text| bound(text.to_owned()).1);
         match end {
             None => {
                 let ended_by_us = self.is_closing();
@@ -361,7 +408,7 @@ impl<'a> Talk<'a> {
                 let exit =
                     subagent_model::ExitFacts { code: None, signal: None, at: Some(super::clock::now()) };
                 let conclusion = Conclusion { exit: Some(exit), ..conclusion };
-                self.attempt.conclude_run(self.run, Verdict { conclusion, whole }).await;
+                self.conclude(Verdict { conclusion, whole: None }).await;
             }
             Some(ExitWait::Exited(record)) => {
                 let mut verdict = self.attempt.verdict_of(&record).await;
@@ -369,8 +416,7 @@ impl<'a> Talk<'a> {
                 if let Some(failure) = self.failure.take() {
                     verdict.conclusion = Conclusion { exit, ..failure };
                 }
-                self.add_text(&mut verdict, whole);
-                if self.attempt.conclude_run(self.run, verdict).await
+                if self.conclude(verdict).await
                     && let (Some(pool), Some(shim)) = (&self.attempt.inner.pool, self.channel.as_shim())
                 {
                     pool.release(shim.clone());
@@ -383,10 +429,33 @@ impl<'a> Talk<'a> {
                     return;
                 }
                 let cgroup = shim.cgroup().map(std::path::Path::to_owned);
-                let text = self.ear.text().map(ToOwned::to_owned);
-                self.attempt.settle_lost_conversation(self.run, cgroup, text).await;
+                let verdict = self.attempt.verdict_without_shim(cgroup).await;
+                self.conclude(verdict).await;
             }
         }
+    }
+
+    /// Ends the run with this, and with what was said. What is in hand and never reached the child waits again.
+    async fn conclude(&mut self, mut verdict: Verdict) -> bool {
+        self.count();
+        let newest = self.attempt.states.borrow().clone();
+        if newest.revision > self.state.revision {
+            self.see(newest);
+        }
+        let attempt = self.attempt.key.attempt;
+        if let Some(message) = self.state.mail.handing()
+            && self.handed != Some(message.number)
+        {
+            let (number, written) = (message.number, Written::No);
+            self.act_soon(Command::Settle { attempt, number, written });
+        }
+        // What the turn ended with is stored already, and counts more than what was said after it.
+        let told = self.state.run.done.is_some()
+            || matches!(self.state.run.phase, Phase::Waiting { held: Some(_), .. });
+        let text = self.ear.text().filter(|_| !told);
+        let whole = text.and_then(|text| bound(text.to_owned()).1);
+        self.add_text(&mut verdict, whole);
+        self.attempt.conclude_run(self.run, verdict).await
     }
 
     /// What the child had said goes with the end of its process.

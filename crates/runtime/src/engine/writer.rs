@@ -70,6 +70,7 @@ pub(crate) fn start(inner: &Arc<Inner>, receiver: Receiver<Message>) -> std::io:
     std::thread::Builder::new().name(String::from("writer")).spawn(move || writer.run(&receiver)).map(drop)
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own, and none excludes another")]
 struct Writer {
     inner: Arc<Inner>,
     book: Book,
@@ -173,8 +174,11 @@ impl Writer {
         let now = clock::now();
         let ready = if self.draining { None } else { self.book.next_ready(now) };
         let short_of_room = (!self.draining && self.room.is_short()).then(|| now.after(ROOM_PAUSE));
-        let again = self.failed.then(|| now.after(ROOM_PAUSE));
-        let at = [ready, self.book.next_timer(), self.telling.next(), short_of_room, again]
+        if self.failed {
+            // What is due stays due: a store that takes nothing is not asked without a pause.
+            return Some(ROOM_PAUSE);
+        }
+        let at = [ready, self.book.next_timer(), self.telling.next(), short_of_room]
             .into_iter()
             .flatten()
             .min()?;
@@ -185,7 +189,10 @@ impl Writer {
     fn round(&mut self, messages: Vec<Message>) -> Option<oneshot::Sender<()>> {
         let now = clock::now();
         let mut batch = Batch::default();
-        self.failed = false;
+        if std::mem::take(&mut self.failed) {
+            // What was taken up in the round that came to nothing is looked at again.
+            self.plan_telling(now);
+        }
         self.timers(&mut batch, now);
         self.tell_due(&mut batch, now);
         let mut answers = Vec::with_capacity(messages.len());
@@ -219,6 +226,7 @@ impl Writer {
                     later.extend(reply);
                 }
                 Message::Open => self.opening = true,
+                Message::Pace(done) => later.push(done),
                 Message::Drain(done) => {
                     self.draining = true;
                     later.push(done);

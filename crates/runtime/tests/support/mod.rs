@@ -331,6 +331,10 @@ impl Store for SlowStore {
     fn handle_taken(&self, handle: &Handle) -> Result<bool, StoreError> {
         self.memory.handle_taken(handle)
     }
+    fn owed_requesters(&self, prefix: &str) -> Result<Vec<Requester>, StoreError> {
+        self.memory.owed_requesters(prefix)
+    }
+
     fn summaries(
         &self,
         after: Option<SubagentId>,

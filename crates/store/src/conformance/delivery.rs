@@ -35,6 +35,9 @@ pub fn ends_are_owed_until_acknowledged<H: Deref<Target: Store + Sized>>(make: i
     samples.end(&*store, &resumed, Samples::failure());
     assert_eq!(count(), (1, 0));
     assert_eq!(store.owed_count(Some(&you)).unwrap(), 1);
+    assert_eq!(store.owed_requesters("some").unwrap(), std::slice::from_ref(&you));
+    assert_eq!(store.owed_requesters("someone else").unwrap(), vec![]);
+    assert_eq!(store.owed_requesters("").unwrap(), [you]);
     let detached = Samples::commit(&*store, samples.birth_with(|birth| birth.spec.mode = Mode::Detached));
     samples.end(&*store, &detached, Outcome::Completed);
     assert_eq!(count(), (1, 0));

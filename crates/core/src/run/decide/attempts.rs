@@ -91,7 +91,7 @@ impl Table<'_> {
         if !run.is_conversing() {
             return Err(self.illegal());
         }
-        if run.prompted && run.last_prompted == attempt {
+        if run.last_prompted == attempt {
             return Ok(vec![]);
         }
         let mut facts = vec![EventKind::Prompted { attempt, position }];

@@ -116,7 +116,7 @@ impl Table<'_> {
     pub(super) fn interrupt(&self, by: &Requester, text: Option<&str>) -> Decision {
         let (state, run) = (self.state, &self.state.run);
         let in_turn = run.is_conversing()
-            && run.prompted
+            && state.has_prompt()
             && match &run.phase {
                 Phase::Running { .. } => true,
                 Phase::Waiting { on, .. } => matches!(on, ActivityOn::Approval | ActivityOn::Question),
@@ -150,7 +150,7 @@ impl Table<'_> {
 
     /// True when a message can be given into the current turn right now.
     fn may_hand_over(&self) -> bool {
-        self.may_hand_over_when(self.state.run.prompted)
+        self.may_hand_over_when(self.state.has_prompt())
     }
 
     fn may_hand_over_when(&self, prompted: bool) -> bool {
@@ -176,7 +176,7 @@ impl Table<'_> {
         let waits = matches!(run.phase, Phase::Waiting { hold: Some(_), held: None, .. });
         let may = waits
             && state.spec.can.steering == Steering::Live
-            && run.prompted
+            && state.has_prompt()
             && run.is_conversing()
             && run.interrupting.is_none()
             && state.mail.handing().is_none();
@@ -205,7 +205,7 @@ impl Table<'_> {
         if written != Written::No
             && let Some(next) = mail.next()
             && self.state.spec.can.steering == Steering::Live
-            && run.prompted
+            && self.state.has_prompt()
             && run.is_conversing()
             && matches!(run.phase, Phase::Running { .. })
             && run.interrupting.is_none()

@@ -47,7 +47,7 @@ impl Table<'_> {
                     next.from.clone()
                 },
                 message: Some(next.number),
-                key: None,
+                key: next.key.clone(),
             },
             EventKind::Queued { reason: QueueReason::Capacity },
         ])

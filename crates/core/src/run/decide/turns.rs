@@ -66,9 +66,8 @@ impl Table<'_> {
 
     /// True when the child can have a turn of this run: a process that was never given its prompt cannot have ended it.
     fn has_turn(&self) -> bool {
-        let run = &self.state.run;
-        let given = self.state.hold().is_some_and(|hold| hold.attempt == run.last_prompted);
-        given && matches!(run.phase, Phase::Running { .. } | Phase::Waiting { hold: Some(_), .. })
+        let live = matches!(self.phase(), Phase::Running { .. } | Phase::Waiting { hold: Some(_), .. });
+        live && self.state.has_prompt()
     }
 
     /// Nothing is left to say or to wait for. A warm process stays, any other is closed, and the run ends with it.

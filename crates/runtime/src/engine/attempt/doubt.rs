@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use subagent_model::{Outcome, ProcessIdentity};
 use subagent_process::{Shim, exit_record, is_alive, leftovers, signal_checked};
+use subagent_provider::Verdict;
 
 use super::super::output::{self, End};
 use super::super::writer::Act;
@@ -52,16 +53,14 @@ impl Attempt {
             self.end_leftovers(cgroup).await;
         }
         if let Some(record) = record {
-            self.settle(&record, told).await;
+            let verdict = self.verdict_of(&record).await;
+            self.settle_past(verdict, told).await;
             return;
         }
         if unreadable.is_none() && !seen && self.never_launched() {
             return self.requeue("no process was made").await;
         }
         let seen = seen || self.started_here();
-        if let Some(fact) = told {
-            self.tell(fact);
-        }
         let mut verdict = self.judge(End::ShimLost).await;
         if !seen && !self.stop.is_cancelled() {
             // What it wrote is kept beside the fact that nobody knows how it ended.
@@ -70,34 +69,32 @@ impl Attempt {
             verdict.conclusion.outcome = Outcome::Lost { evidence };
             verdict.conclusion.exit = None;
         }
-        self.conclude(verdict).await;
+        self.settle_past(verdict, told).await;
     }
 
-    /// Ends a conversation whose shim is gone, with what the child had said.
-    pub(crate) async fn settle_lost_conversation(
-        &self,
-        run: subagent_model::RunNumber,
-        cgroup: Option<PathBuf>,
-        text: Option<String>,
-    ) {
+    /// Ends a run whose shim is gone. What a child that was spoken with had said is in the log.
+    async fn settle_past(&self, verdict: Verdict, told: Option<Act>) {
+        // In one go: the writer takes them as one batch.
+        if let Some(fact) = told {
+            self.tell(fact);
+        }
+        let codec = self.provider().ok().and_then(|provider| provider.codec(&self.job()));
+        match codec {
+            Some(codec) => self.converse_past(codec, verdict).await,
+            None => self.conclude(verdict).await,
+        };
+    }
+
+    /// How it ended, as far as anybody knows: its shim is gone. Nothing of its tree is left after.
+    pub(crate) async fn verdict_without_shim(&self, cgroup: Option<PathBuf>) -> Verdict {
         let record = exit_record::read(&self.dir()).ok().flatten();
         if !record.as_ref().is_some_and(|record| record.tree_gone) {
             self.end_leftovers(cgroup).await;
         }
-        let mut verdict = match &record {
+        match &record {
             Some(record) => self.verdict_of(record).await,
             None => self.judge(End::ShimLost).await,
-        };
-        if verdict.conclusion.result.is_none()
-            && let Some(text) = text
-        {
-            let (result, whole) = subagent_provider::bound(text);
-            verdict.conclusion.result = Some(result);
-            verdict.conclusion.marks.push(subagent_model::Mark::Partial);
-            verdict.conclusion.quality = subagent_model::Quality::Partial;
-            verdict.whole = whole;
         }
-        self.conclude_run(run, verdict).await;
     }
 
     pub(super) async fn end_leftovers(&self, cgroup: Option<PathBuf>) {

@@ -104,6 +104,8 @@ impl Attempt {
             rlimits: self.inner.config.child_limits.clone(),
             ..StartJob::new(self.key.to_string(), text_of(&dir), process.program, spec.cwd.as_str())
         };
+        // Before it can call: a child is never taken for anybody else.
+        self.know(&shim);
         let answer = {
             let start = shim.start(job);
             tokio::pin!(start);

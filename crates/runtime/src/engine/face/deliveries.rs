@@ -80,7 +80,9 @@ impl Engine {
         limit: u32,
     ) -> Result<Vec<InboxItem>, Problem> {
         let now = clock::now();
-        let owed = self.inner.owed(Some(requester), LARGEST_PAGE).map_err(problem)?;
+        // Others may hold the oldest ones.
+        let look = limit.saturating_mul(2).saturating_add(100);
+        let owed = self.inner.owed(Some(requester), look).map_err(problem)?;
         let free = owed.iter().filter(|run| {
             subagent_core::delivery::owed(&run.state).any(|owed| {
                 owed.run == run.run && (owed.is_free(now) || owed.claim.is_some_and(|c| c.carrier == carrier))

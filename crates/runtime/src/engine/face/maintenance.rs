@@ -89,6 +89,11 @@ impl Inner {
             }
         }
         for ids in plan.records.chunks(STEP) {
+            let mut secrets = self.secrets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            for id in ids {
+                secrets.remove(id);
+            }
+            drop(secrets);
             self.store.delete(ids).map_err(problem)?;
         }
         let up_to = subagent_store::journal::prunable(&*self.store, &plan.journal).map_err(problem)?;

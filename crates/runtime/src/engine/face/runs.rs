@@ -65,10 +65,6 @@ impl Engine {
         let (known, unknown): (BTreeMap<_, _>, BTreeMap<_, _>) =
             request.secret_env.into_iter().partition(|(name, _)| before.spec.secret_env.contains(name));
         ignored.extend(unknown.keys().map(|name| format!("secret_env {name}: the spawn did not have it")));
-        if !known.is_empty() {
-            let mut secrets = self.inner.secrets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            secrets.entry(id).or_default().extend(known);
-        }
         let queue = request.queue.then(|| request.prompt.clone());
         let (prompt, whole) = bound(request.prompt);
         let resume = Resume {
@@ -78,6 +74,7 @@ impl Engine {
             whole,
             queue,
             key: request.idempotency_key,
+            secrets: known,
         };
         let (reply, answer) = oneshot::channel();
         self.inner.send(Message::Resume(Box::new(resume), reply));

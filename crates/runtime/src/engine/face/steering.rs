@@ -7,7 +7,7 @@ use subagent_core::run::{Command, Subagent};
 use subagent_core::snapshot::record;
 use subagent_model::request::{BudgetRequest, MessageList, SteerMode, SteerReply, SteerRequest};
 use subagent_model::{
-    Budget, MessageMode, MessageNumber, Posted, Problem, Receipt, Steering, SubagentId, SubagentRecord,
+    Budget, MessageMode, MessageNumber, Problem, Receipt, Steering, SubagentId, SubagentRecord,
 };
 
 use super::super::Engine;
@@ -37,6 +37,8 @@ impl Engine {
             allowed.map_err(|refusal| self.inner.refusals.note(refusal))?;
         }
         let silent = request.message.is_empty();
+        // Its own message is found again by it, whoever else sends meanwhile.
+        let key = request.idempotency_key.clone().unwrap_or_else(|| format!("auto-{}", uuid::Uuid::now_v7()));
         let command = match request.mode {
             SteerMode::Interrupt if silent => Command::Interrupt { by: caller.requester.clone(), text: None },
             mode => Command::Post {
@@ -48,19 +50,13 @@ impl Engine {
                 },
                 text: request.message,
                 or_follow_up: mode == SteerMode::Auto,
-                key: request.idempotency_key.clone(),
+                key: Some(key.clone()),
             },
         };
         // Registered before: no receipt can fall between.
         let watch = request.wait_ms.map(|wait| (Duration::from_millis(wait), self.inner.watchers.watch(id)));
         let acted = self.act(id, command, false).await?;
-        let message = if silent {
-            None
-        } else {
-            let by_key =
-                request.idempotency_key.and_then(|key| acted.state.mail.find_by_key(&caller.requester, &key));
-            by_key.or_else(|| posted_since(&before, &acted.state, &caller.requester))
-        };
+        let message = if silent { None } else { acted.state.mail.find_by_key(&caller.requester, &key) };
         let mut state = acted.state;
         let mut message = message;
         if let (Some((wait, mut watch)), Some(posted)) = (watch, &message) {
@@ -103,12 +99,6 @@ impl Engine {
         let command = Command::ChangeBudget { budget, by: caller.requester.clone() };
         Ok(record(&self.act(id, command, false).await?.state))
     }
-}
-
-/// The newest message of a sender that was not there before.
-fn posted_since(before: &Subagent, after: &Subagent, from: &subagent_model::Requester) -> Option<Posted> {
-    let mut new = after.mail.list().into_iter().rev();
-    new.find(|posted| posted.message.from == *from && !before.mail.is_known(posted.message.number))
 }
 
 fn is_settled(state: &Subagent, number: MessageNumber) -> bool {

@@ -1,21 +1,16 @@
 //! The way to a child that is spoken with: a process in a shim through its provider's codec, or a task inside the daemon.
-//! Bytes and lines are known here and nowhere else.
+//! Bytes and lines are known here and in its
+//! transcript, and nowhere else.
 
 use std::path::PathBuf;
 
-use subagent_core::frame::Kind;
-use subagent_core::frame::lines::LineSplitter;
-use subagent_process::conversation::{Conversation, Part};
 use subagent_process::log::LogError;
 use subagent_process::{ExitWait, Graces, Shim, ShimError};
-use subagent_provider::{Codec, Order, Said, WasTold};
+use subagent_provider::{Codec, Job, Order, Said};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Longest line of a child.
-const LONGEST_LINE: usize = 16 << 20;
-/// Most bytes that are read before others get a turn.
-const MOST_AT_ONCE: usize = 512 << 10;
+use super::transcript::{Transcript, Was};
 
 /// What comes from a child.
 pub(super) enum Event {
@@ -38,31 +33,17 @@ pub(super) enum Untold {
     Unknown(String),
 }
 
-/// A conversation as the log has it.
-pub(super) enum Was {
-    /// The child said it.
-    Said(Said),
-    /// It was told.
-    Told(WasTold),
-    /// Something is not there any more; input may be among it.
-    Hole { stdin: bool },
-}
-
 pub(super) enum Channel {
     Shim(Box<ShimChannel>),
     Task(TaskChannel),
+    /// The shim is gone: what it had written down can be heard, and nothing can be told.
+    Past(Box<Transcript>),
 }
 
 pub(super) struct ShimChannel {
     shim: Shim,
-    codec: Box<dyn Codec>,
-    log: Conversation,
     log_end: watch::Receiver<u64>,
-    lines: LineSplitter,
-    replies: Vec<u8>,
-    broken: Option<String>,
-    /// A part of what it said was not kept.
-    missed: bool,
+    transcript: Transcript,
 }
 
 pub(super) struct TaskChannel {
@@ -82,16 +63,11 @@ impl Channel {
 
     pub(super) fn shim(shim: Shim, codec: Box<dyn Codec>, dir: PathBuf) -> Self {
         let log_end = shim.log_end();
-        Self::Shim(Box::new(ShimChannel {
-            shim,
-            codec,
-            log: Conversation::open(dir),
-            log_end,
-            lines: LineSplitter::new(LONGEST_LINE),
-            replies: Vec::new(),
-            broken: None,
-            missed: false,
-        }))
+        Self::Shim(Box::new(ShimChannel { shim, log_end, transcript: Transcript::open(codec, dir) }))
+    }
+
+    pub(super) fn past(codec: Box<dyn Codec>, dir: PathBuf) -> Self {
+        Self::Past(Box::new(Transcript::open(codec, dir)))
     }
 
     /// What comes next. May be dropped at any await without harm.
@@ -99,13 +75,14 @@ impl Channel {
         match self {
             Self::Shim(channel) => channel.next().await,
             Self::Task(channel) => channel.next().await,
+            Self::Past(_) => std::future::pending().await,
         }
     }
 
     /// Writes what the protocol itself answered.
     pub(super) async fn flush(&mut self) {
         if let Self::Shim(channel) = self {
-            let replies = std::mem::take(&mut channel.replies);
+            let replies = std::mem::take(&mut channel.transcript.replies);
             if !replies.is_empty() {
                 // A child that is gone shows as its end.
                 let _ = channel.shim.write_stdin(&replies).await;
@@ -126,7 +103,7 @@ impl Channel {
     pub(super) async fn tell(&mut self, order: &Order) -> Result<(), Untold> {
         match self {
             Self::Shim(channel) => {
-                let bytes = channel.codec.tell(order).map_err(Untold::NoWord)?;
+                let bytes = channel.transcript.codec.tell(order).map_err(Untold::NoWord)?;
                 channel.shim.write_stdin(&bytes).await.map_err(|error| match error {
                     ShimError::StdinClosed => Untold::Closed,
                     error => Untold::Unknown(error.to_string()),
@@ -136,13 +113,15 @@ impl Channel {
                 let orders = channel.orders.as_ref().ok_or(Untold::Closed)?;
                 orders.send(order.clone()).map_err(|_| Untold::Closed)
             }
+            Self::Past(_) => Err(Untold::Closed),
         }
     }
 
     /// The child says itself when it has a message.
     pub(super) fn acknowledges(&self) -> bool {
         match self {
-            Self::Shim(channel) => channel.codec.acknowledges(),
+            Self::Shim(channel) => channel.transcript.codec.acknowledges(),
+            Self::Past(transcript) => transcript.codec.acknowledges(),
             Self::Task(_) => true,
         }
     }
@@ -153,6 +132,7 @@ impl Channel {
             // Gone already shows as its end.
             Self::Shim(channel) => drop(channel.shim.close_stdin()),
             Self::Task(channel) => channel.orders = None,
+            Self::Past(_) => {}
         }
     }
 
@@ -161,13 +141,15 @@ impl Channel {
         match self {
             Self::Shim(channel) => drop(channel.shim.stop(graces)),
             Self::Task(channel) => channel.work.abort(),
+            Self::Past(_) => {}
         }
     }
 
     /// Whether a part of what the child said could not be heard, since the last time.
     pub(super) fn take_missed(&mut self) -> bool {
         match self {
-            Self::Shim(channel) => std::mem::take(&mut channel.missed),
+            Self::Shim(channel) => std::mem::take(&mut channel.transcript.missed),
+            Self::Past(transcript) => std::mem::take(&mut transcript.missed),
             Self::Task(_) => false,
         }
     }
@@ -175,7 +157,8 @@ impl Channel {
     /// Where the log ends.
     pub(super) fn position(&self) -> Option<u64> {
         match self {
-            Self::Shim(channel) => Some(channel.log.position()),
+            Self::Shim(channel) => Some(channel.transcript.position()),
+            Self::Past(transcript) => Some(transcript.position()),
             Self::Task(_) => None,
         }
     }
@@ -183,7 +166,8 @@ impl Channel {
     /// Where the log ends, what nobody has read yet included.
     pub(super) fn end_position(&self) -> u64 {
         match self {
-            Self::Shim(channel) => (*channel.log_end.borrow()).max(channel.log.position()),
+            Self::Shim(channel) => (*channel.log_end.borrow()).max(channel.transcript.position()),
+            Self::Past(transcript) => transcript.position(),
             Self::Task(_) => 0,
         }
     }
@@ -191,23 +175,33 @@ impl Channel {
     pub(super) fn as_shim(&self) -> Option<&Shim> {
         match self {
             Self::Shim(channel) => Some(&channel.shim),
-            Self::Task(_) => None,
+            Self::Task(_) | Self::Past(_) => None,
         }
     }
 
     /// Reads everything that went both ways before, in order, and rebuilds the codec by it.
-    pub(super) fn recall(&mut self, job: &subagent_provider::Job) -> Result<Vec<(u64, Was)>, LogError> {
+    pub(super) fn recall(&mut self, job: &Job) -> Result<Vec<(u64, Was)>, LogError> {
         match self {
-            Self::Shim(channel) => channel.recall(job),
+            Self::Shim(channel) => {
+                let end = *channel.log_end.borrow();
+                channel.transcript.recall(job, end)
+            }
+            Self::Past(transcript) => {
+                let mut all = transcript.recall(job, u64::MAX)?;
+                let rest = transcript.finish().unwrap_or_default();
+                let at = transcript.position();
+                all.extend(rest.into_iter().map(|said| (at, Was::Said(said))));
+                Ok(all)
+            }
             Self::Task(_) => Ok(Vec::new()),
         }
     }
 
     /// The bytes with which the conversation begins.
-    pub(super) fn open(&mut self, job: &subagent_provider::Job) -> Vec<u8> {
+    pub(super) fn open(&mut self, job: &Job) -> Vec<u8> {
         match self {
-            Self::Shim(channel) => channel.codec.open(job),
-            Self::Task(_) => Vec::new(),
+            Self::Shim(channel) => channel.transcript.codec.open(job),
+            Self::Task(_) | Self::Past(_) => Vec::new(),
         }
     }
 }
@@ -215,14 +209,18 @@ impl Channel {
 impl ShimChannel {
     async fn next(&mut self) -> Event {
         loop {
-            let said = self.read();
+            // One that never stops speaking does not keep the thread to itself. Nothing is in hand here.
+            if self.transcript.has_more() {
+                tokio::task::yield_now().await;
+            }
+            let said = self.transcript.read();
             if !said.is_empty() {
                 return Event::Said(said);
             }
-            if let Some(why) = self.broken.take() {
+            if let Some(why) = self.transcript.broken.take() {
                 return Event::Said(vec![Said::Broken(why)]);
             }
-            let read = self.log.position();
+            let read = self.transcript.position();
             let grown = async {
                 let grown = self.log_end.wait_for(|end| *end > read).await.is_ok();
                 if !grown {
@@ -234,101 +232,18 @@ impl ShimChannel {
                 () = grown => {}
                 end = self.shim.exit() => {
                     // Its last words are in the log by now.
-                    let said = self.read();
+                    let before = self.transcript.position();
+                    let said = self.transcript.read();
                     if !said.is_empty() {
                         return Event::Said(said);
                     }
-                    return match self.lines.finish() {
-                        Some(line) => Event::Said(self.hear(line.text.as_bytes())),
-                        None => Event::Exited(end),
-                    };
+                    if self.transcript.position() > before {
+                        continue;
+                    }
+                    return self.transcript.finish().map_or(Event::Exited(end), Event::Said);
                 }
             }
         }
-    }
-
-    /// What it said since the last look.
-    fn read(&mut self) -> Vec<Said> {
-        let (mut said, mut bytes) = (Vec::new(), 0);
-        while bytes < MOST_AT_ONCE {
-            match self.log.next_part() {
-                Ok(Some(part)) => match part.part {
-                    Part::Bytes(Kind::Stdout, output) => {
-                        bytes += output.len();
-                        for line in self.split(&output) {
-                            said.extend(self.hear(line.as_bytes()));
-                        }
-                    }
-                    Part::Hole { .. } => {
-                        self.lines.hole();
-                        self.missed = true;
-                    }
-                    Part::Bytes(..) | Part::StdinClosed => {}
-                },
-                Ok(None) => break,
-                Err(error) => {
-                    self.broken = Some(format!("its log cannot be read: {error}"));
-                    break;
-                }
-            }
-        }
-        said
-    }
-
-    fn split(&mut self, output: &[u8]) -> Vec<String> {
-        let mut lines = Vec::new();
-        self.lines.push(output, |line| lines.push(line.text));
-        lines
-    }
-
-    fn hear(&mut self, line: &[u8]) -> Vec<Said> {
-        let heard = self.codec.hear(line);
-        self.replies.extend(heard.reply);
-        heard.said
-    }
-
-    fn recall(&mut self, job: &subagent_provider::Job) -> Result<Vec<(u64, Was)>, LogError> {
-        // What it began with is written down like the rest.
-        let opening = self.codec.open(job);
-        let mut begun = false;
-        let end = *self.log_end.borrow();
-        let mut all = Vec::new();
-        let mut written = LineSplitter::new(LONGEST_LINE);
-        while self.log.position() < end {
-            let Some(part) = self.log.next_part()? else { break };
-            match part.part {
-                Part::Bytes(Kind::Stdout, output) => {
-                    for line in self.split(&output) {
-                        // Replies were given when it was said.
-                        let said = self.codec.hear(line.as_bytes()).said;
-                        all.extend(said.into_iter().map(|said| (part.to, Was::Said(said))));
-                    }
-                }
-                Part::Bytes(Kind::Stdin, input) => {
-                    begun = true;
-                    let mut lines = Vec::new();
-                    written.push(&input, |line| lines.push(line.text));
-                    for line in lines {
-                        let told = self.codec.recall(line.as_bytes());
-                        all.extend(told.into_iter().map(|told| (part.to, Was::Told(told))));
-                    }
-                }
-                Part::Bytes(..) | Part::StdinClosed => {}
-                Part::Hole { stdin } => {
-                    self.lines.hole();
-                    if stdin {
-                        begun = true;
-                        written.hole();
-                    }
-                    all.push((part.to, Was::Hole { stdin }));
-                }
-            }
-        }
-        // Whoever started it was gone before the first word.
-        if !begun {
-            self.replies.splice(0..0, opening);
-        }
-        Ok(all)
     }
 }
 

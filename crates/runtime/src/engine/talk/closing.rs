@@ -93,9 +93,12 @@ impl Talk<'_> {
 
     /// When the next step is due.
     pub(super) fn next_step(&self) -> Option<Instant> {
-        let grace = self.attempt.inner.config.graces.term;
-        let interrupt = self.interrupt.map(|asked| asked + grace);
-        [self.closing.map(|closing| closing.next), interrupt].into_iter().flatten().min()
+        // An interrupt that is not heard is given up only while nothing else ends the conversation.
+        let Some(closing) = self.closing else {
+            let grace = self.attempt.inner.config.graces.term;
+            return self.interrupt.map(|asked| asked + grace);
+        };
+        Some(closing.next)
     }
 
     /// A turn that was to be cut has ended: nothing more is waited for.

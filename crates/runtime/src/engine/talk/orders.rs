@@ -60,7 +60,7 @@ impl Talk<'_> {
             return;
         }
         // A stop that was accepted in the same step goes before.
-        if !self.state.run.prompted || self.state.run.cut.is_some() || !self.is_running() {
+        if !self.state.has_prompt() || self.state.run.cut.is_some() || !self.is_running() {
             return;
         }
         self.prompted = true;
@@ -70,6 +70,8 @@ impl Talk<'_> {
 
     /// Gives a prompt that the run machine knows of.
     pub(super) async fn say(&mut self, order: Order) {
+        // What the gates think of the turn before no longer matters.
+        self.ruling = None;
         self.news = true;
         match self.channel.tell(&order).await {
             Ok(()) => self.turn_open = true,
@@ -84,6 +86,7 @@ impl Talk<'_> {
 
     async fn interrupt_turn(&mut self) {
         self.interrupt = Some(Instant::now());
+        self.ruling = None;
         if self.turn_open {
             if let Err(error) = self.channel.tell(&Order::Interrupt).await {
                 tracing::debug!(key = %self.attempt.key, ?error, "an interrupt could not be given");
@@ -104,6 +107,8 @@ impl Talk<'_> {
         };
         let Message { number, from, text, .. } = message.clone();
         self.handed = Some(number);
+        // What the gates think of the turn before no longer matters.
+        self.ruling = None;
         self.news = true;
         let steers = self.turn_open;
         let order = if steers {

@@ -5,8 +5,9 @@ use subagent_core::run::Command;
 use subagent_model::{MessageNumber, RequestState, Timestamp, Written};
 use subagent_process::log::LogError;
 use subagent_provider::{Job, Said, TurnEnd, WasTold};
+use tokio::runtime::RuntimeFlavor;
 
-use super::channel::Was;
+use super::transcript::Was;
 use super::{Act, Talk};
 
 /// What the log of a conversation comes to.
@@ -28,7 +29,13 @@ struct Recalled {
 impl Talk<'_> {
     /// Rebuilds what is known of the conversation, and makes state and log agree.
     pub(super) async fn take_over(&mut self, job: &Job) -> Result<(), LogError> {
-        let all = self.channel.recall(job)?;
+        // A long log is read without holding up everybody else on this thread.
+        let many = tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        let all = if many {
+            tokio::task::block_in_place(|| self.channel.recall(job))?
+        } else {
+            self.channel.recall(job)?
+        };
         let recalled = self.recall(all);
         self.count();
         self.reconcile(recalled).await;
@@ -38,7 +45,7 @@ impl Talk<'_> {
     fn recall(&mut self, all: Vec<(u64, Was)>) -> Recalled {
         let mut recalled = Recalled::default();
         let run = &self.state.run;
-        let here = run.prompted && run.last_prompted == self.attempt.key.attempt;
+        let here = run.last_prompted == self.attempt.key.attempt;
         let (prompted_at, counted) = (run.prompted_at, run.counted.max(run.prompted_at));
         for (position, was) in all {
             match was {

@@ -106,6 +106,10 @@ impl Writer {
         let Some(state) = self.newest(batch, id) else { return };
         let Some(message) = state.mail.next_follow_up() else { return };
         let (prompt, whole) = subagent_provider::bound(message.text.clone());
+        if self.draining {
+            // The next engine opens it.
+            return;
+        }
         let admitted = self.admit_run(batch, &state, now);
         let admitted = admitted.map_err(|refusal| self.inner.refusals.note(refusal).to_string());
         let opened = admitted.and_then(|()| {

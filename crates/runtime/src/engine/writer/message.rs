@@ -1,5 +1,6 @@
 //! What the writer is told, and what it answers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use subagent_core::admission::Limits;
@@ -31,6 +32,8 @@ pub(crate) struct Resume {
     /// While a run is live: accept it as a follow-up.
     pub(crate) queue: Option<String>,
     pub(crate) key: Option<String>,
+    /// Environment values that are never stored, for the run that it opens.
+    pub(crate) secrets: BTreeMap<String, String>,
 }
 
 /// What a resume came to.
@@ -109,6 +112,8 @@ pub(crate) enum Message {
     Limits(Box<Limits>, Option<oneshot::Sender<()>>),
     /// What recovery found is settled: slots may be given, to those that waited longest.
     Open,
+    /// Answered once everything before it is committed: whoever tells much keeps pace by it.
+    Pace(oneshot::Sender<()>),
     /// No new slots any more.
     Drain(oneshot::Sender<()>),
     /// How many runs start before this one, and what holds it.

@@ -1,6 +1,6 @@
 //! The next run by a resume: through the same gate as a spawn.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use subagent_core::admission::{self, Asking, Facts, ParentFacts};
 use subagent_core::run::{Command, Phase, Refusal, Subagent};
@@ -29,6 +29,9 @@ impl Writer {
     ) {
         match self.try_resume(batch, resume, now) {
             Ok(Opened::Staged(id, run)) => answers.push(Answer::Resume { id, run, reply }),
+            Ok(Opened::Waits(state)) => {
+                let _ = reply.send(Ok(Resumed { state, run: None, existing: true }));
+            }
             Ok(Opened::Before(state, run)) => {
                 let _ = reply.send(Ok(Resumed { state, run: Some(run), existing: true }));
             }
@@ -58,8 +61,9 @@ impl Writer {
                 or_follow_up: false,
                 key: resume.key,
             };
-            self.try_act(batch, id, post, None, now)?;
-            return Ok(Opened::Staged(id, None));
+            let posted = self.try_act(batch, id, post, None, now)?;
+            // The same request again: its message waits already.
+            return Ok(if posted { Opened::Staged(id, None) } else { Opened::Waits(state) });
         }
         // What can be refused for its own sake comes before what the gate says.
         let command = Command::Resume { prompt: resume.prompt, requester: resume.requester, key: resume.key };
@@ -68,6 +72,10 @@ impl Writer {
         let run = state.run.number.next();
         let content = resume.whole.map(|text| prompt_of(run, text));
         self.try_act(batch, id, command, content, now)?;
+        if !resume.secrets.is_empty() {
+            let mut secrets = self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+            secrets.entry(id).or_default().extend(resume.secrets);
+        }
         Ok(Opened::Staged(id, Some(run)))
     }
 
@@ -122,6 +130,8 @@ impl Writer {
 enum Opened {
     /// In this round; the run, unless it became a follow-up.
     Staged(subagent_model::SubagentId, Option<RunNumber>),
+    /// The same request waits as a follow-up.
+    Waits(Arc<Subagent>),
     /// The same request opened it before.
     Before(Arc<Subagent>, RunNumber),
 }

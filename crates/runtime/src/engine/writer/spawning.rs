@@ -67,7 +67,9 @@ impl Writer {
                 recent_spawns: self.book.recent_spawns(parent, now, self.limits.rate_window()),
             });
         }
-        self.open_account(root);
+        if spawn.parent.is_some() {
+            self.open_account(root);
+        }
         facts.tree = self.book.accounts.get(&root).map(|account| {
             let budget = &spawn.spec.budget;
             let tokens = budget.max_tokens.unwrap_or(0);

@@ -42,6 +42,9 @@ struct Due {
     owner: SubagentId,
 }
 
+/// How many are looked at in one round.
+const MOST_AT_ONCE: usize = 128;
+
 impl Telling {
     fn set(&mut self, id: SubagentId, run: RunNumber, due: Due) {
         if let Some(old) = self.known.insert((id, run), due) {
@@ -52,7 +55,9 @@ impl Telling {
 
     fn take_due(&mut self, now: Timestamp) -> Vec<(SubagentId, RunNumber, SubagentId)> {
         let mut taken = Vec::new();
-        while let Some((at, id, run)) = self.due.first().copied().filter(|(at, ..)| *at <= now) {
+        while taken.len() < MOST_AT_ONCE
+            && let Some((at, id, run)) = self.due.first().copied().filter(|(at, ..)| *at <= now)
+        {
             self.due.remove(&(at, id, run));
             taken.extend(self.known.remove(&(id, run)).map(|due| (id, run, due.owner)));
         }
@@ -77,16 +82,25 @@ enum Put {
 impl Writer {
     /// Looks for unread results of subagents, as a restart finds them.
     pub(super) fn plan_telling(&mut self, now: Timestamp) {
-        self.look_at_owed(None, now);
+        let inner = Arc::clone(&self.inner);
+        for store in [&*inner.store, &*inner.memory as &dyn Store] {
+            let named = store.owed_requesters("subagent:").unwrap_or_else(|error| {
+                tracing::error!(%error, "cannot look for unread results");
+                Vec::new()
+            });
+            for requester in named {
+                self.look_at_owed(&requester, now);
+            }
+        }
     }
 
-    /// All that is owed to a requester, or to anybody, is looked at after a while, however much it is.
-    fn look_at_owed(&mut self, requester: Option<&Requester>, now: Timestamp) {
+    /// All that is owed to a requester is looked at after a while, however much it is.
+    fn look_at_owed(&mut self, requester: &Requester, now: Timestamp) {
         let inner = Arc::clone(&self.inner);
         for store in [&*inner.store, &*inner.memory as &dyn Store] {
             let mut after = None;
             loop {
-                let page = store.owed(requester, after, PAGE).unwrap_or_else(|error| {
+                let page = store.owed(Some(requester), after, PAGE).unwrap_or_else(|error| {
                     tracing::error!(%error, "cannot look for unread results");
                     Vec::new()
                 });
@@ -151,7 +165,7 @@ impl Writer {
 
     /// The requester of these results has ended, or may be woken now.
     fn look_at_children(&mut self, owner: &Subagent, now: Timestamp) {
-        self.look_at_owed(Some(&Requester::subagent(owner.id)), now);
+        self.look_at_owed(&Requester::subagent(owner.id), now);
     }
 
     /// A message of the runtime with a result in it has its last word.

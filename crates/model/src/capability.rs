@@ -16,6 +16,19 @@ pub enum Steering {
     Live,
 }
 
+/// What can be said to a child in the place of its system prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemPromptUse {
+    /// Nothing: its own stands.
+    #[default]
+    None,
+    /// A text after its own.
+    Append,
+    /// A text after its own, or instead of it.
+    Override,
+}
+
 /// The abilities of a provider for one spec.
 #[expect(clippy::struct_excessive_bools, reason = "each is an ability of its own, and none excludes another")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +54,20 @@ pub struct Capabilities {
     pub usage: bool,
     /// Money is reported.
     pub cost: bool,
+    /// A session can be continued under another name, and stays as it was.
+    pub fork: bool,
+    /// Its own way to hold an answer to a JSON Schema.
+    pub output_schema: bool,
+    /// The tools it may use can be chosen.
+    pub tool_filter: bool,
+    /// Its system prompt.
+    pub system_prompt: SystemPromptUse,
+    /// How hard it thinks can be chosen.
+    pub effort: bool,
+    /// MCP servers can be handed over.
+    pub mcp_servers: bool,
+    /// Prompts may hold images.
+    pub images: bool,
 }
 
 impl Capabilities {

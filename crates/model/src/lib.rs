@@ -15,6 +15,7 @@ pub mod outcome;
 pub mod process;
 pub mod record;
 pub mod request;
+pub mod setup;
 pub mod spec;
 mod strict;
 pub mod text;
@@ -26,7 +27,7 @@ pub use ask::{
     RequestNumber, RequestState, Subject,
 };
 pub use budget::{Budget, TreeBudget, WrapUp};
-pub use capability::{Capabilities, Steering};
+pub use capability::{Capabilities, Steering, SystemPromptUse};
 pub use error::{ErrorCode, Problem};
 pub use event::{Event, EventKind, Nudge};
 pub use ids::{AttemptKey, AttemptNumber, Cursor, Handle, NodeId, Requester, RunNumber, SubagentId};
@@ -37,6 +38,7 @@ pub use outcome::{
 };
 pub use process::{ExitRecord, ProcessIdentity};
 pub use record::{RunRecord, SubagentRecord};
+pub use setup::{AgentSetup, McpServer, McpTransport, SystemPrompt, SystemPromptMode, ToolFilter};
 pub use spec::{ExecSpec, Mode, OnLoss, PromptVia, ResultFrom, SpawnSpec, StallPolicy, Talk};
 pub use text::BoundedText;
 pub use time::Timestamp;

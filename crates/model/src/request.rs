@@ -13,6 +13,7 @@ use crate::ids::{Cursor, Handle, RunNumber, SubagentId};
 use crate::message::Posted;
 use crate::outcome::{Cause, Status};
 use crate::record::SubagentRecord;
+use crate::setup::AgentSetup;
 use crate::spec::{ExecSpec, Mode, OnLoss, StallPolicy};
 use crate::strict::strict;
 use crate::usage::Usage;
@@ -35,9 +36,12 @@ pub struct SpawnRequest {
     /// Model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The program, for provider `exec`.
+    /// The program, for providers that run any: `exec`, `acp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecSpec>,
+    /// How the agent is set up, for providers of agents.
+    #[serde(default, skip_serializing_if = "AgentSetup::is_default", deserialize_with = "strict")]
+    pub setup: AgentSetup,
     /// Who is told of the end.
     #[serde(default)]
     pub mode: Mode,

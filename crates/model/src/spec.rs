@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ask::Permissions;
 use crate::budget::{Budget, TreeBudget};
 use crate::capability::Capabilities;
+use crate::setup::AgentSetup;
 use crate::text::BoundedText;
 
 /// Who is told of the end, and what may outlive what.
@@ -157,9 +158,12 @@ pub struct SpawnSpec {
     /// Model, where the provider has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The program, for provider `exec`.
+    /// The program, for providers that run any: `exec`, `acp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecSpec>,
+    /// How the agent is set up, for providers of agents.
+    #[serde(default, skip_serializing_if = "AgentSetup::is_default")]
+    pub setup: AgentSetup,
     /// Who is told.
     #[serde(default)]
     pub mode: Mode,
@@ -224,6 +228,7 @@ impl SpawnSpec {
             agent_type: provider.to_owned(),
             model: None,
             exec: None,
+            setup: AgentSetup::default(),
             mode: Mode::default(),
             cwd,
             env: BTreeMap::new(),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::ask::{Permissions, PolicyRule};
 use crate::budget::{Budget, TreeBudget};
+use crate::setup::{AgentSetup, SystemPrompt, ToolFilter};
 use crate::spec::StallPolicy;
 
 /// A part with its known fields.
@@ -42,6 +43,23 @@ impl Fields for Permissions {
     }
 }
 
+impl Fields for ToolFilter {
+    const FIELDS: &'static [&'static str] = &["allow", "deny"];
+}
+
+impl Fields for SystemPrompt {
+    const FIELDS: &'static [&'static str] = &["mode", "text"];
+}
+
+impl Fields for AgentSetup {
+    const FIELDS: &'static [&'static str] =
+        &["effort", "system_prompt", "tools", "permission_mode", "mcp_servers", "fork_of"];
+    fn check_inner(value: &serde_json::Value) -> Result<(), String> {
+        value.get("tools").map_or(Ok(()), check::<ToolFilter>)?;
+        value.get("system_prompt").map_or(Ok(()), check::<SystemPrompt>)
+    }
+}
+
 fn check<T: Fields>(value: &serde_json::Value) -> Result<(), String> {
     let unknown = value.as_object().and_then(|map| map.keys().find(|key| !T::FIELDS.contains(&key.as_str())));
     if let Some(key) = unknown {
@@ -61,7 +79,9 @@ pub(crate) fn strict<'de, D: Deserializer<'de>, T: Fields>(deserializer: D) -> R
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::Fields;
-    use crate::{Budget, Permissions, PolicyRule, StallPolicy, TreeBudget};
+    use crate::{
+        AgentSetup, Budget, Permissions, PolicyRule, StallPolicy, SystemPrompt, ToolFilter, TreeBudget,
+    };
 
     fn fields_of<T: Fields + serde::Serialize>(full: &T) {
         let value = serde_json::to_value(full).unwrap();
@@ -92,5 +112,20 @@ mod tests {
         });
         fields_of(&TreeBudget { max_tokens: Some(1), max_cost_usd: Some(1.0) });
         fields_of(&StallPolicy { after_ms: Some(1), kill_after_ms: Some(1) });
+        let tools = ToolFilter { allow: Some(vec![]), deny: vec!["a".into()] };
+        fields_of(&tools);
+        let prompt = SystemPrompt { mode: crate::SystemPromptMode::Append, text: "a".into() };
+        fields_of(&prompt);
+        fields_of(&AgentSetup {
+            effort: Some("a".into()),
+            system_prompt: Some(prompt),
+            tools,
+            permission_mode: Some("a".into()),
+            mcp_servers: vec![crate::McpServer {
+                name: "a".into(),
+                via: crate::McpTransport::Http { url: "b".into(), headers: Default::default() },
+            }],
+            fork_of: Some("a".into()),
+        });
     }
 }

@@ -78,6 +78,7 @@ impl Provider for Exec {
             turns: true,
             usage: true,
             cost: true,
+            ..Capabilities::default()
         }
     }
 

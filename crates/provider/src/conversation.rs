@@ -23,18 +23,34 @@ pub enum Said {
         /// It goes on by itself: the turn ended with calls of tools.
         more: bool,
     },
-    /// A tool is at work.
+    /// A thought of it, or a part of one: no part of its answer.
+    Thought(String),
+    /// A tool is at work. Said again with the same id it is the same call, known better.
     ToolStarted {
         /// Its own name for the call.
         id: String,
         /// The tool.
         name: String,
+        /// What the tool was given, where that is known: text, or JSON as text.
+        input: Option<String>,
     },
     /// A tool is done.
     ToolEnded {
         /// Its own name for the call.
         id: String,
+        /// Whether it failed, where that is known.
+        failed: Option<bool>,
+        /// What came of it, where that is known: text, or JSON as text.
+        output: Option<String>,
     },
+    /// What it means to do, all of it.
+    Plan(Vec<PlanStep>),
+    /// A notice for people: a warning, a retry, a refusal of its own. No part of its answer.
+    Notice(String),
+    /// The model that works for it, as it says.
+    Model(String),
+    /// News of a subagent of its own, which runs inside of it.
+    Inner(Inner),
     /// A finished message used this much, since the last time it said so.
     Used(Usage),
     /// It has shortened its context.
@@ -64,6 +80,58 @@ pub enum Said {
     Done(TurnEnd),
     /// It broke its protocol: it cannot be spoken with any more.
     Broken(String),
+}
+
+/// One thing that a child means to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanStep {
+    /// What.
+    pub text: String,
+    /// How far it is.
+    pub state: PlanState,
+}
+
+/// How far a step of a plan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanState {
+    /// Not begun.
+    Pending,
+    /// Under way.
+    Active,
+    /// Done.
+    Done,
+}
+
+/// A subagent of a child's own. It is known by the name that the child has for it, on this conversation only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inner {
+    /// The child's name for it.
+    pub id: String,
+    /// The name of the one that it belongs to, where that is another inner one.
+    pub parent: Option<String>,
+    /// What it is about. None where nothing new is said of it.
+    pub title: Option<String>,
+    /// How it stands. None where nothing new is said of it.
+    pub state: Option<InnerState>,
+    /// It can be cancelled by itself.
+    pub can_cancel: Option<bool>,
+}
+
+/// How an inner subagent stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InnerState {
+    /// At work.
+    Running,
+    /// Waiting for a permission or an answer.
+    Asking,
+    /// It came to a good end.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Stopped,
+    /// Nobody knows.
+    Unknown,
 }
 
 /// How the work on a prompt ended.

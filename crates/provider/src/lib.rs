@@ -12,14 +12,16 @@ mod registry;
 mod scripted;
 mod verdict;
 
-pub use conversation::{Codec, Heard, LastMessage, Order, Said, TurnEnd, WasTold};
+pub use conversation::{
+    Codec, Heard, Inner, InnerState, LastMessage, Order, PlanState, PlanStep, Said, TurnEnd, WasTold,
+};
 pub use in_process::{BoxFuture, InProcess, TaskContext, TaskFailure};
 pub use launch::{
     Dialogue, EndReason, Job, Launch, Link, ProcessEnd, ProcessLaunch, StdinPlan, Task, TaskEnd,
 };
 pub use registry::Registry;
 pub use scripted::{Gate, Launched, Scripted, Told, ToldKind};
-pub use subagent_model::{Capabilities, Steering};
+pub use subagent_model::{Capabilities, Steering, SystemPromptUse};
 
 pub use verdict::{Verdict, bound};
 

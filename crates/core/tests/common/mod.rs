@@ -13,9 +13,8 @@ use std::collections::BTreeMap;
 use subagent_core::replay;
 use subagent_core::run::{Birth, Subagent};
 use subagent_model::{
-    BoundedText, Budget, Capabilities, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode,
-    OnLoss, Outcome, Permissions, PromptVia, Quality, Requester, ResultFrom, SpawnSpec, StallPolicy,
-    Steering, SubagentId, Talk, Timestamp, TreeBudget,
+    BoundedText, Capabilities, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts, Handle, Mode, Outcome,
+    PromptVia, Quality, Requester, ResultFrom, SpawnSpec, Steering, SubagentId, Talk, Timestamp,
 };
 
 pub fn id(n: u128) -> SubagentId {
@@ -38,11 +37,6 @@ pub fn owner() -> Requester {
 /// A program that gets its prompt and ends.
 pub fn spec(mode: Mode) -> SpawnSpec {
     SpawnSpec {
-        prompt: text("count the lines\nof all files"),
-        description: None,
-        provider: "exec".into(),
-        agent_type: "exec".into(),
-        model: None,
         exec: Some(ExecSpec {
             program: "/bin/wc".into(),
             args: vec!["-l".into(), "argument-value".into()],
@@ -51,21 +45,9 @@ pub fn spec(mode: Mode) -> SpawnSpec {
             talk: Talk::None,
         }),
         mode,
-        cwd: "/work".into(),
         env: BTreeMap::from([("PATH".into(), "environment-value".into())]),
         secret_env: vec!["SECRET_NAME".into()],
-        deadline_ms: None,
-        budget: Budget::default(),
-        tree_budget: TreeBudget::default(),
-        permissions: Permissions::default(),
-        on_loss: OnLoss::default(),
-        stall: StallPolicy::default(),
-        idle_ms: None,
-        output_schema: None,
-        can: Capabilities::default(),
-        account: None,
-        labels: BTreeMap::new(),
-        durable: true,
+        ..SpawnSpec::new("exec", text("count the lines\nof all files"), "/work".into())
     }
 }
 
@@ -82,6 +64,7 @@ pub fn able() -> Capabilities {
         turns: true,
         usage: true,
         cost: true,
+        ..Capabilities::default()
     }
 }
 

@@ -1,12 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use subagent_model::{
-    AttemptKey, AttemptNumber, BoundedText, Budget, Capabilities, ErrorCode, ExecSpec, ExitFacts, Limit,
-    Mark, Mode, OnLoss, Outcome, Permissions, PromptVia, Quality, ResultFrom, RunNumber, SpawnSpec,
-    StallPolicy, Steering, SubagentId, Talk, TreeBudget,
+    AttemptKey, AttemptNumber, BoundedText, Capabilities, ErrorCode, ExecSpec, ExitFacts, Limit, Mark,
+    Outcome, PromptVia, Quality, ResultFrom, RunNumber, SpawnSpec, Steering, SubagentId, Talk,
 };
 use subagent_provider::{Codec, EndReason, Job, Launch, ProcessEnd, Provider, StdinPlan};
 
@@ -15,30 +13,7 @@ use crate::lines::Lines;
 
 fn job(exec: ExecSpec, prompt: &str) -> Job {
     let text = BoundedText::whole(prompt).unwrap();
-    let spec = SpawnSpec {
-        prompt: text.clone(),
-        description: None,
-        provider: String::from("exec"),
-        agent_type: String::from("exec"),
-        model: None,
-        exec: Some(exec),
-        mode: Mode::Sync,
-        cwd: "/".into(),
-        env: BTreeMap::new(),
-        secret_env: vec![],
-        deadline_ms: None,
-        budget: Budget::default(),
-        tree_budget: TreeBudget::default(),
-        permissions: Permissions::default(),
-        on_loss: OnLoss::default(),
-        stall: StallPolicy::default(),
-        idle_ms: None,
-        output_schema: None,
-        can: Capabilities::default(),
-        account: None,
-        labels: BTreeMap::new(),
-        durable: true,
-    };
+    let spec = SpawnSpec { exec: Some(exec), ..SpawnSpec::new("exec", text.clone(), "/".into()) };
     let key = AttemptKey {
         subagent: SubagentId::from_uuid(uuid::Uuid::from_u128(7)),
         run: RunNumber(1),

@@ -76,9 +76,19 @@ fn each_word_of_the_child_has_its_meaning() {
         (r#"{"type":"turn","more":true}"#, Said::Turn { more: true }),
         (
             r#"{"type":"tool_started","id":"k","name":"grep"}"#,
-            Said::ToolStarted { id: key(), name: "grep".into() },
+            Said::ToolStarted { id: key(), name: "grep".into(), input: None },
         ),
-        (r#"{"type":"tool_ended","id":"k"}"#, Said::ToolEnded { id: key() }),
+        (
+            r#"{"type":"tool_started","id":"k","name":"grep","input":{"for":"x"}}"#,
+            Said::ToolStarted { id: key(), name: "grep".into(), input: Some(r#"{"for":"x"}"#.into()) },
+        ),
+        (r#"{"type":"tool_ended","id":"k"}"#, Said::ToolEnded { id: key(), failed: None, output: None }),
+        (
+            r#"{"type":"tool_ended","id":"k","failed":true,"output":"no\nfile"}"#,
+            Said::ToolEnded { id: key(), failed: Some(true), output: Some("no\nfile".into()) },
+        ),
+        (r#"{"type":"thought","text":"hm"}"#, Said::Thought("hm".into())),
+        (r#"{"type":"notice","text":"slow"}"#, Said::Notice("slow".into())),
         (
             r#"{"type":"usage","input":1,"output":2,"cache_write":3,"cache_read":4,"cost_usd":0.25}"#,
             Said::Used(used),

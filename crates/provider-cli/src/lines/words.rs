@@ -91,12 +91,24 @@ pub(super) enum FromChild {
     Turn {
         more: bool,
     },
+    Thought {
+        text: String,
+    },
+    Notice {
+        text: String,
+    },
     ToolStarted {
         id: String,
         name: String,
+        #[serde(default)]
+        input: Option<serde_json::Value>,
     },
     ToolEnded {
         id: String,
+        #[serde(default)]
+        failed: Option<bool>,
+        #[serde(default)]
+        output: Option<serde_json::Value>,
     },
     Usage(Used),
     Compacted,
@@ -183,10 +195,16 @@ impl FromChild {
             Self::Delta { text } => Said::Delta(text),
             Self::Message { text } => Said::Message(text),
             Self::Turn { more } => Said::Turn { more },
-            Self::ToolStarted { id, name } => {
-                Said::ToolStarted { id: short("id", id)?, name: short("name", name)? }
+            Self::Thought { text } => Said::Thought(text),
+            Self::Notice { text } => Said::Notice(cut(text, DETAIL_BYTES)),
+            Self::ToolStarted { id, name, input } => Said::ToolStarted {
+                id: short("id", id)?,
+                name: short("name", name)?,
+                input: input.map(as_text),
+            },
+            Self::ToolEnded { id, failed, output } => {
+                Said::ToolEnded { id: short("id", id)?, failed, output: output.map(as_text) }
             }
-            Self::ToolEnded { id } => Said::ToolEnded { id: short("id", id)? },
             Self::Usage(used) => Said::Used(used.usage()?),
             Self::Compacted => Said::Compacted,
             Self::Took { number } => Said::Took(number),
@@ -304,4 +322,12 @@ fn cut(mut text: String, most: usize) -> String {
     let end = cut_at_boundary(&text, most).len();
     text.truncate(end);
     text
+}
+
+/// A value as people read it: a text as it is, anything else as JSON.
+fn as_text(value: serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    }
 }

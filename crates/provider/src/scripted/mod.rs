@@ -92,6 +92,7 @@ impl Scripted {
             turns: true,
             usage: true,
             cost: true,
+            ..Capabilities::default()
         }
     }
 

@@ -190,12 +190,12 @@ impl Player {
                 self.boundary();
             }
             Step::Use(usage) => self.say(Said::Used(usage)),
-            Step::ToolStart { id, name } => self.say(Said::ToolStarted { id, name }),
-            Step::ToolEnd { id } => self.say(Said::ToolEnded { id }),
+            Step::ToolStart { id, name } => self.say(Said::ToolStarted { id, name, input: None }),
+            Step::ToolEnd { id } => self.say(Said::ToolEnded { id, failed: None, output: None }),
             Step::Tool(name) => {
                 let id = self.make("tool");
-                self.say(Said::ToolStarted { id: id.clone(), name });
-                self.say(Said::ToolEnded { id });
+                self.say(Said::ToolStarted { id: id.clone(), name, input: None });
+                self.say(Said::ToolEnded { id, failed: None, output: None });
             }
             Step::Compact => self.say(Said::Compacted),
             Step::Background(live) => self.say(Said::Background { live }),

@@ -1,11 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use subagent_model::{
-    Answer, Ask, AttemptKey, AttemptNumber, BoundedText, Capabilities, Choice, ErrorCode, MessageNumber,
-    Mode, OnLoss, Requester, RunNumber, SpawnSpec, StallPolicy, Steering, Subject,
+    Answer, Ask, AttemptKey, AttemptNumber, BoundedText, Capabilities, Choice, ErrorCode, MessageNumber, Requester, RunNumber, SpawnSpec, Steering, Subject,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
@@ -14,30 +12,7 @@ use super::{Scripted, ToldKind};
 use crate::{Job, Launch, Link, Order, Provider, Said, TaskContext, TurnEnd};
 
 fn spec(prompt: &str) -> SpawnSpec {
-    SpawnSpec {
-        prompt: BoundedText::whole(prompt).unwrap(),
-        description: None,
-        provider: String::from("scripted"),
-        agent_type: String::from("scripted"),
-        model: None,
-        exec: None,
-        mode: Mode::Sync,
-        cwd: "/".into(),
-        env: BTreeMap::new(),
-        secret_env: vec![],
-        deadline_ms: None,
-        budget: subagent_model::Budget::default(),
-        tree_budget: subagent_model::TreeBudget::default(),
-        permissions: subagent_model::Permissions::default(),
-        on_loss: OnLoss::default(),
-        stall: StallPolicy::default(),
-        idle_ms: None,
-        output_schema: None,
-        can: Capabilities::default(),
-        account: None,
-        labels: BTreeMap::new(),
-        durable: true,
-    }
+    SpawnSpec::new("scripted", BoundedText::whole(prompt).unwrap(), "/".into())
 }
 
 fn job(prompt: &str, attempt: u32, session: Option<&str>) -> Job {
@@ -148,7 +123,7 @@ async fn a_script_is_said_in_order_and_the_next_prompt_is_a_script_again() {
     assert_eq!(all[0], opened("scripted-1"));
     assert_eq!(all[1..4], [Said::Delta("he".into()), Said::Delta("llo".into()), message("hello")]);
     assert_eq!(all[4], Said::Turn { more: true });
-    let (Said::ToolStarted { id, name }, Said::ToolEnded { id: ended }) = (&all[5], &all[6]) else {
+    let (Said::ToolStarted { id, name, .. }, Said::ToolEnded { id: ended, .. }) = (&all[5], &all[6]) else {
         panic!()
     };
     assert_eq!((id, name.as_str()), (ended, "grep"));

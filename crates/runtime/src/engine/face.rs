@@ -8,6 +8,7 @@ mod reading;
 mod requests;
 mod result;
 mod runs;
+mod setup;
 mod steering;
 mod stopping;
 mod usage;

@@ -319,6 +319,11 @@ impl<'a> Talk<'a> {
                 | Said::ToolEnded { .. }
                 | Said::Used(_)
                 | Said::Compacted
+                | Said::Thought(_)
+                | Said::Plan(_)
+                | Said::Notice(_)
+                | Said::Model(_)
+                | Said::Inner(_)
                 | Said::Background { .. } => {}
             }
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use subagent_core::run::{Birth, Command, Subagent, accept, decide};
 use subagent_model::{
-    AttemptNumber, BoundedText, Budget, Capabilities, Conclusion, ErrorCode, ErrorInfo, ExecSpec, ExitFacts,
-    Handle, Mode, NodeId, OnLoss, Outcome, Permissions, Quality, Requester, SpawnSpec, StallPolicy,
-    SubagentId, Talk, Timestamp, TreeBudget,
+    AgentSetup, AttemptNumber, BoundedText, Budget, Capabilities, Conclusion, ErrorCode, ErrorInfo, ExecSpec,
+    ExitFacts, Handle, Mode, NodeId, OnLoss, Outcome, Permissions, Quality, Requester, SpawnSpec,
+    StallPolicy, SubagentId, Talk, Timestamp, TreeBudget,
 };
 use uuid::Uuid;
 
@@ -181,6 +181,7 @@ fn spec() -> SpawnSpec {
             result: subagent_model::ResultFrom::WholeOutput,
             talk: Talk::None,
         }),
+        setup: AgentSetup::default(),
         mode: Mode::Async,
         cwd: "/home/someone/project".into(),
         env: [(String::from("PATH"), String::from("/usr/bin:/bin"))].into(),

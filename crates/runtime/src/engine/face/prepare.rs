@@ -67,6 +67,7 @@ impl Engine {
             provider: request.provider,
             model: request.model,
             exec: request.exec,
+            setup: request.setup,
             mode: request.mode,
             cwd,
             env: request.env,
@@ -89,6 +90,7 @@ impl Engine {
         spec.can = provider.capabilities_for(&spec);
         spec.account = provider.account(&spec);
         lacks(&spec.provider, &spec.can, &spec.budget)?;
+        super::setup::lacks(&spec)?;
         if spec.is_warm() && !spec.can.warm {
             return Err(cannot(&spec.provider, "stay alive between runs", "Drop --warm."));
         }
@@ -226,7 +228,7 @@ pub(super) fn lacks(provider: &str, can: &Capabilities, budget: &Budget) -> Resu
     Ok(())
 }
 
-fn cannot(provider: &str, what: &str, hint: &str) -> Problem {
+pub(super) fn cannot(provider: &str, what: &str, hint: &str) -> Problem {
     let mut problem = Problem::new(ErrorCode::NotCapable, format!("the provider {provider} cannot {what}"));
     problem.hint = Some(hint.to_owned());
     problem

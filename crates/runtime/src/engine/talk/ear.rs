@@ -50,7 +50,7 @@ impl Ear {
                 counts.turns = 1;
                 self.counts.more = *more;
             }
-            Said::ToolStarted { id, name } => {
+            Said::ToolStarted { id, name, .. } => {
                 // A call is counted once, by its own name, however often it is told of.
                 if self.calls.insert(id.clone()) {
                     counts.tool_uses = 1;
@@ -61,7 +61,7 @@ impl Ear {
                     self.calls.pop_first();
                 }
             }
-            Said::ToolEnded { id } => {
+            Said::ToolEnded { id, .. } => {
                 self.tools.remove(id);
             }
             Said::Used(usage) => counts.usage = Some(*usage),
@@ -123,17 +123,21 @@ mod tests {
     use super::Ear;
 
     fn started(id: &str) -> Said {
-        Said::ToolStarted { id: id.to_owned(), name: String::from("read") }
+        Said::ToolStarted { id: id.to_owned(), name: String::from("read"), input: None }
+    }
+
+    fn ended(id: &str) -> Said {
+        Said::ToolEnded { id: id.to_owned(), failed: None, output: None }
     }
 
     #[test]
     fn rec_16_tools_are_counted_and_cleared_by_the_id_of_their_call() {
         let mut ear = Ear::default();
-        for said in [started("1"), started("2"), started("1"), Said::ToolEnded { id: String::from("9") }] {
+        for said in [started("1"), started("2"), started("1"), ended("9")] {
             ear.hear(&said, false);
         }
         assert_eq!(ear.tools(), ["read", "read"]);
-        ear.hear(&Said::ToolEnded { id: String::from("1") }, false);
+        ear.hear(&ended("1"), false);
         assert_eq!(ear.tools().len(), 1);
         let Some(Command::Progress { tool_uses, .. }) = ear.progress(AttemptNumber(1), None) else {
             panic!()

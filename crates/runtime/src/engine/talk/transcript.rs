@@ -114,6 +114,8 @@ impl Transcript {
         // What it began with is written down like the rest.
         let opening = self.codec.open(job);
         let mut begun = false;
+        // Replies that were due, and are not in the log: whoever owed them was gone before they were written.
+        let mut owed: Vec<Vec<u8>> = Vec::new();
         let mut all = Vec::new();
         let mut written = LineSplitter::new(LONGEST_LINE);
         while self.log.position() < end {
@@ -121,9 +123,10 @@ impl Transcript {
             match part.part {
                 Part::Bytes(Kind::Stdout, output) => {
                     for line in self.split(&output) {
-                        // Replies were given when it was said.
-                        let said = self.codec.hear(line.as_bytes()).said;
-                        all.extend(said.into_iter().map(|said| (part.to, Was::Said(said))));
+                        let heard = self.codec.hear(line.as_bytes());
+                        let replies = heard.reply.split_inclusive(|byte| *byte == b'\n');
+                        owed.extend(replies.map(<[u8]>::to_vec));
+                        all.extend(heard.said.into_iter().map(|said| (part.to, Was::Said(said))));
                     }
                 }
                 Part::Bytes(Kind::Stdin, input) => {
@@ -131,6 +134,11 @@ impl Transcript {
                     let mut lines = Vec::new();
                     written.push(&input, |line| lines.push(line.text));
                     for line in lines {
+                        let is_it =
+                            |reply: &Vec<u8>| reply.trim_ascii_end() == line.as_bytes().trim_ascii_end();
+                        if let Some(given) = owed.iter().position(is_it) {
+                            owed.remove(given);
+                        }
                         let told = self.codec.recall(line.as_bytes());
                         all.extend(told.into_iter().map(|told| (part.to, Was::Told(told))));
                     }
@@ -141,6 +149,8 @@ impl Transcript {
                     if stdin {
                         begun = true;
                         written.hole();
+                        // They may be what is lost, and none is given twice.
+                        owed.clear();
                     }
                     all.push((part.to, Was::Hole { stdin }));
                 }
@@ -150,6 +160,7 @@ impl Transcript {
         if !begun {
             self.replies.splice(0..0, opening);
         }
+        self.replies.extend(owed.into_iter().flatten());
         Ok(all)
     }
 

@@ -122,6 +122,8 @@ pub struct Facts {
     pub tree: Option<TreeFacts>,
     /// Runs that wait.
     pub queued: u32,
+    /// A slot is free and nobody waits for it: the run would not have to wait.
+    pub would_start: bool,
     /// Free megabytes of the data directory's disk; unknown counts as enough.
     pub disk_free_mb: Option<u64>,
     /// Free megabytes of memory; unknown counts as enough.
@@ -156,6 +158,9 @@ pub fn admit(limits: &Limits, facts: &Facts) -> Result<(), Problem> {
     }
     under(ErrorCode::DiskFloor, "the disk", limits.disk_floor_mb, facts.disk_free_mb)?;
     under(ErrorCode::MemoryPressure, "the memory", limits.memory_floor_mb, facts.memory_free_mb)?;
+    if facts.would_start {
+        return Ok(());
+    }
     over(ErrorCode::QueueFull, "queued runs", limits.queue, facts.queued)
 }
 
@@ -206,6 +211,7 @@ mod tests {
             parent: Some(parent()),
             tree: None,
             queued: 0,
+            would_start: false,
             disk_free_mb: Some(10_000),
             memory_free_mb: Some(10_000),
             draining: false,
@@ -281,6 +287,13 @@ mod tests {
                 E::QueueFull
             ]
         );
+    }
+
+    #[test]
+    fn queue_01_without_a_queue_a_run_that_can_start_is_taken() {
+        let limits = Limits { queue: 0, ..Limits::default() };
+        assert_eq!(admit(&limits, &facts()).unwrap_err().code, ErrorCode::QueueFull);
+        admit(&limits, &Facts { would_start: true, ..facts() }).unwrap();
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub enum MailRefusal {
     Full {
         /// `messages` or `bytes`.
         unit: &'static str,
-        /// In use, this message included.
+        /// In use, without this message.
         used: usize,
         /// The limit.
         limit: usize,
@@ -106,12 +106,12 @@ impl Mailbox {
         if text.len() > MOST_MESSAGE_BYTES {
             return Err(MailRefusal::TooLong { bytes: text.len(), limit: MOST_MESSAGE_BYTES });
         }
-        let used = self.pending().count() + 1;
-        if used > MOST_MESSAGES {
+        let used = self.pending().count();
+        if used >= MOST_MESSAGES {
             return Err(MailRefusal::Full { unit: "messages", used, limit: MOST_MESSAGES });
         }
-        let used = self.pending().map(|message| message.text.len()).sum::<usize>() + text.len();
-        if used > MOST_BYTES {
+        let used = self.pending().map(|message| message.text.len()).sum::<usize>();
+        if used + text.len() > MOST_BYTES {
             return Err(MailRefusal::Full { unit: "bytes", used, limit: MOST_BYTES });
         }
         Ok(())
@@ -322,7 +322,7 @@ mod tests {
             post(&mut mailbox, MessageMode::Steer, "x");
         }
         let full = mailbox.admit("x").unwrap_err();
-        assert_eq!(full.numbers(), Some((MOST_MESSAGES, MOST_MESSAGES + 1)));
+        assert_eq!(full.numbers(), Some((MOST_MESSAGES, MOST_MESSAGES)));
         let mut heavy = Mailbox::default();
         for _ in 0..4 {
             let text = "x".repeat(MOST_MESSAGE_BYTES);

@@ -29,6 +29,13 @@ pub enum SystemPromptUse {
     Override,
 }
 
+impl SystemPromptUse {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
 /// The abilities of a provider for one spec.
 #[expect(clippy::struct_excessive_bools, reason = "each is an ability of its own, and none excludes another")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -55,18 +62,25 @@ pub struct Capabilities {
     /// Money is reported.
     pub cost: bool,
     /// A session can be continued under another name, and stays as it was.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fork: bool,
     /// Its own way to hold an answer to a JSON Schema.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub output_schema: bool,
     /// The tools it may use can be chosen.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tool_filter: bool,
     /// Its system prompt.
+    #[serde(skip_serializing_if = "SystemPromptUse::is_none")]
     pub system_prompt: SystemPromptUse,
     /// How hard it thinks can be chosen.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub effort: bool,
     /// MCP servers can be handed over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub mcp_servers: bool,
     /// Prompts may hold images.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub images: bool,
 }
 

@@ -64,6 +64,9 @@ codes! {
     PromptTooLarge = "prompt_too_large", exit 2, http 413,
         "The prompt or request is larger than the limit, or too large for the way it reaches the child.",
         "Put the material into a file and name the file in the prompt, or pass the prompt on standard input.";
+    IdempotencyMismatch = "idempotency_mismatch", exit 2, http 409,
+        "The idempotency key was used before, for something else; nothing was done.",
+        "Use a new key for a new request. The message names what the key stands for.";
     NotFound = "not_found", exit 3, http 404,
         "There is no such subagent, run or file.",
         "`subagent ls --all` lists what there is.";

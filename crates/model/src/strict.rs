@@ -123,7 +123,10 @@ mod tests {
             permission_mode: Some("a".into()),
             mcp_servers: vec![crate::McpServer {
                 name: "a".into(),
-                via: crate::McpTransport::Http { url: "b".into(), headers: Default::default() },
+                via: crate::McpTransport::Http {
+                    url: "b".into(),
+                    headers: std::collections::BTreeMap::default(),
+                },
             }],
             fork_of: Some("a".into()),
         });

@@ -283,6 +283,39 @@ async fn idempotency_the_same_key_gives_the_same_subagent() {
 /// In one round of the writer, too, where the store cannot know the first yet. Whoever is in that round with them must
 /// not suffer for it.
 #[tokio::test(flavor = "multi_thread")]
+async fn idempotency_a_key_is_not_taken_for_another_request() {
+    let world = world(Limits::default()).await;
+    let keyed = |request: SpawnRequest| SpawnRequest { idempotency_key: Some(String::from("k")), ..request };
+    let first = world.engine.spawn(&me(), keyed(scripted("say once"))).await.unwrap();
+    let warm = SpawnRequest { mode: Mode::Warm, ..scripted("say once") };
+    for other in [scripted("say twice"), warm, shell("echo once")] {
+        let problem = world.engine.spawn(&me(), keyed(other)).await.unwrap_err();
+        assert_eq!(problem.code, ErrorCode::IdempotencyMismatch, "{problem:?}");
+        assert_eq!(problem.ids, [first.record.id.to_string()]);
+    }
+    // In the same round as well.
+    let caller = me();
+    let (a, b) = tokio::join!(
+        world.engine.spawn(&caller, SpawnRequest { idempotency_key: Some("r".into()), ..scripted("say a") }),
+        world.engine.spawn(&caller, SpawnRequest { idempotency_key: Some("r".into()), ..scripted("say b") }),
+    );
+    assert!(a.is_ok() != b.is_ok(), "one of them is refused");
+    // And of messages.
+    let live = world.spawn(scripted("gate g\nsay live")).await;
+    world.fake.gate("g").reached().await;
+    let steer = |text: &str| subagent_model::request::SteerRequest {
+        message: text.to_owned(),
+        idempotency_key: Some(String::from("m")),
+        ..Default::default()
+    };
+    world.engine.steer(&me(), live, steer("go on")).await.unwrap();
+    let again = world.engine.steer(&me(), live, steer("go on")).await.unwrap();
+    assert!(!again.accepted && again.message.is_some(), "the same again is the same");
+    let problem = world.engine.steer(&me(), live, steer("stop")).await.unwrap_err();
+    assert_eq!(problem.code, ErrorCode::IdempotencyMismatch);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn idempotency_the_same_key_many_times_at_once_gives_one_subagent() {
     let world = world(Limits { rate: 10_000, queue: 10_000, ..Limits::default() }).await;
     for round in 0..20 {

@@ -632,7 +632,8 @@ async fn daemon_19_pages_of_events_have_no_gaps_and_no_doubles_however_far_behin
     );
     assert!(matches!(told[0].kind, EventKind::Accepted { .. }));
     assert!(world.engine.events(&me(), head, 10, None).await.unwrap().items.is_empty());
-    assert!(world.engine.events(&me(), Cursor(head.0 + 9), 10, None).await.unwrap().items.is_empty());
+    let beyond = world.engine.events(&me(), Cursor(head.0 + 9), 10, None).await.unwrap_err();
+    assert_eq!(beyond.code, ErrorCode::InvalidRequest);
     // A position outlives the engine.
     let world = world.restarted(Limits::default(), async || ()).await;
     let last = world.spawn(plain("say last")).await;

@@ -63,7 +63,7 @@ async fn queue_09_a_spawn_a_resume_and_a_follow_up_pass_the_same_gate() {
             Limits { rate: 2, rate_window_ms: 60_000, ..wide.clone() },
             (ErrorCode::SpawnRate, Some(2), Some(2)),
         ),
-        (Limits { queue: 0, ..wide.clone() }, (ErrorCode::QueueFull, Some(0), Some(0))),
+        (Limits { queue: 0, running: 2, ..wide.clone() }, (ErrorCode::QueueFull, Some(0), Some(0))),
     ];
     for (limits, wanted) in cases {
         limit(&world, limits).await;
@@ -91,6 +91,18 @@ async fn queue_09_a_spawn_a_resume_and_a_follow_up_pass_the_same_gate() {
     let reply = world.engine.resume(&me(), ended, resume("say two")).await.unwrap();
     assert_eq!(reply.run, Some(RunNumber(2)));
     assert_eq!(world.ended(ended).await.result.unwrap().preview, "two");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_01_without_a_queue_what_can_start_is_taken_and_what_would_wait_is_not() {
+    let world = world(Limits { running: 2, queue: 0, ..Limits::default() }).await;
+    for gate in ["one", "two"] {
+        world.spawn(scripted(&format!("gate {gate}\nsay done"))).await;
+        world.fake.gate(gate).reached().await;
+    }
+    assert_eq!(refused(&world, scripted("say no")).await, (ErrorCode::QueueFull, Some(0), Some(0)));
+    world.fake.gate("one").open();
+    until_async("a slot", || async { world.engine.spawn(&me(), scripted("say yes")).await.ok() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use subagent_core::need::next_timer;
 use subagent_core::queue::{Queue, Ticket};
 use subagent_core::run::{Phase, Subagent};
 use subagent_core::slots::{CoolKey, Grant, Held, Holder, Slots};
-use subagent_model::{ActivityOn, QueueReason, Requester, SubagentId, Timestamp};
+use subagent_model::{ActivityOn, QueueReason, Requester, SpawnSpec, SubagentId, Timestamp};
 
 /// More levels than any tree has.
 const DEEPEST: usize = 1_000;
@@ -111,7 +111,7 @@ impl Book {
                     run: after.id,
                     provider: after.spec.provider.clone(),
                     model: after.spec.model.clone(),
-                    ancestors: self.ancestors(after),
+                    ancestors: self.ancestors(after.parent),
                 };
                 self.slots.take(holder);
             }
@@ -182,21 +182,45 @@ impl Book {
             Phase::Queued { reason, .. } => reason.not_before(),
             _ => None,
         };
+        let ticket = self.fresh_ticket(state.id, &state.spec, &state.requester, state.parent);
+        Ticket { not_before, ..ticket }
+    }
+
+    fn fresh_ticket(
+        &self,
+        run: SubagentId,
+        spec: &SpawnSpec,
+        requester: &Requester,
+        parent: Option<SubagentId>,
+    ) -> Ticket {
         Ticket {
-            run: state.id,
-            requester: state.requester.clone(),
-            provider: state.spec.provider.clone(),
-            model: state.spec.model.clone(),
-            account: state.spec.account.clone(),
-            not_before,
-            ancestors: self.ancestors(state),
+            run,
+            requester: requester.clone(),
+            provider: spec.provider.clone(),
+            model: spec.model.clone(),
+            account: spec.account.clone(),
+            not_before: None,
+            ancestors: self.ancestors(parent),
         }
     }
 
+    /// Whether a run that asks now would start without waiting.
+    pub(crate) fn would_start(
+        &self,
+        run: SubagentId,
+        spec: &SpawnSpec,
+        requester: &Requester,
+        parent: Option<SubagentId>,
+        now: Timestamp,
+    ) -> bool {
+        self.queue.is_empty()
+            && self.slots.may_start(&self.fresh_ticket(run, spec, requester, parent), now).is_ok()
+    }
+
     /// The ancestors as far as they are known, nearest first.
-    fn ancestors(&self, state: &Subagent) -> Vec<SubagentId> {
+    fn ancestors(&self, parent: Option<SubagentId>) -> Vec<SubagentId> {
         let parent_of = |id: &SubagentId| self.parents.get(id).copied();
-        std::iter::successors(state.parent, parent_of).take(DEEPEST).collect()
+        std::iter::successors(parent, parent_of).take(DEEPEST).collect()
     }
 
     /// A run whose turn is over, or that only waits for an answer about its own descendants, lends its slot to them.

@@ -110,6 +110,15 @@ impl Engine {
         let limit = limit.clamp(1, LARGEST_PAGE);
         let until = wait.map(|wait| tokio::time::Instant::now() + wait);
         let mut may_see = self.judge(caller);
+        let head = self.inner.feed.head();
+        // What is committed can be read a moment before it is told.
+        if after > head
+            && self.inner.store.events(Cursor(after.0.saturating_sub(1)), 1).map_err(problem)?.is_empty()
+        {
+            // Nothing would come until it is reached, and then a part would be missing: it is of another history.
+            let message = format!("there is no event {after} yet: the newest is {head}");
+            return Err(Problem::new(ErrorCode::InvalidRequest, message));
+        }
         let mut after = after;
         loop {
             let left = until.map(|until| until.saturating_duration_since(tokio::time::Instant::now()));

@@ -7,7 +7,7 @@ use subagent_core::run::{Command, Subagent};
 use subagent_core::snapshot::record;
 use subagent_model::request::{BudgetRequest, MessageList, SteerMode, SteerReply, SteerRequest};
 use subagent_model::{
-    Budget, MessageMode, MessageNumber, Problem, Receipt, Steering, SubagentId, SubagentRecord,
+    Budget, ErrorCode, MessageMode, MessageNumber, Problem, Receipt, Steering, SubagentId, SubagentRecord,
 };
 
 use super::super::Engine;
@@ -37,6 +37,7 @@ impl Engine {
             allowed.map_err(|refusal| self.inner.refusals.note(refusal))?;
         }
         let silent = request.message.is_empty();
+        let text = request.message.clone();
         // Its own message is found again by it, whoever else sends meanwhile.
         let key = request.idempotency_key.clone().unwrap_or_else(|| format!("auto-{}", uuid::Uuid::now_v7()));
         let command = match request.mode {
@@ -57,6 +58,12 @@ impl Engine {
         let watch = request.wait_ms.map(|wait| (Duration::from_millis(wait), self.inner.watchers.watch(id)));
         let acted = self.act(id, command, false).await?;
         let message = if silent { None } else { acted.state.mail.find_by_key(&caller.requester, &key) };
+        if let Some(posted) = message.as_ref().filter(|posted| !acted.changed && posted.message.text != text)
+        {
+            let message =
+                format!("the key stands for message {}, which has another text", posted.message.number);
+            return Err(Problem::new(ErrorCode::IdempotencyMismatch, message));
+        }
         let mut state = acted.state;
         let mut message = message;
         if let (Some((wait, mut watch)), Some(posted)) = (watch, &message) {

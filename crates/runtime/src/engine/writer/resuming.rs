@@ -105,6 +105,8 @@ impl Writer {
         self.open_account(state.root);
         facts.tree =
             self.book.accounts.get(&state.root).map(|account| account.facts(book::reservation(state)));
+        facts.would_start = self.starts_without_queue()
+            && self.book.would_start(state.id, &state.spec, &state.requester, state.parent, now);
         admission::admit(&self.limits, &facts)?;
         if let (Some(parent), Some(_)) = (state.parent, &facts.parent) {
             self.book.note_run(parent, now);
@@ -122,8 +124,14 @@ impl Writer {
             queued: u32::try_from(self.book.queue.len()).unwrap_or(u32::MAX),
             disk_free_mb: room.disk_mb.filter(|_| durable),
             memory_free_mb: room.memory_mb,
+            would_start: false,
             draining: self.draining,
         }
+    }
+
+    /// Where there is no queue, only what could start at once is taken.
+    pub(super) fn starts_without_queue(&mut self) -> bool {
+        self.limits.queue == 0 && !self.held && !self.opening && self.room.hold(&self.limits).is_none()
     }
 }
 

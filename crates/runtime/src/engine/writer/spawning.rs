@@ -39,12 +39,16 @@ impl Writer {
         if let Some(key) = &spawn.idempotency {
             // The same request twice in one round: the store would refuse the whole of it.
             if let Some(id) = batch.by_key(key) {
+                if let Some(state) = batch.get(id) {
+                    same_request(state, &spawn)?;
+                }
                 return Err(Earlier::Staged(id));
             }
             let inner = Arc::clone(&self.inner);
             for store in [&*inner.store, &*inner.memory as &dyn Store] {
                 if let Some(id) = store.by_idempotency_key(key).map_err(store_problem)? {
                     let state = self.committed(id).map_err(|error| Earlier::refused(error.into()))?;
+                    same_request(&state, &spawn)?;
                     return Err(Earlier::Existing(state));
                 }
             }
@@ -75,6 +79,8 @@ impl Writer {
             let tokens = budget.max_tokens.unwrap_or(0);
             account.facts(Amount { tokens, cost_usd: budget.max_cost_usd })
         });
+        facts.would_start = self.starts_without_queue()
+            && self.book.would_start(spawn.id, &spawn.spec, &spawn.requester, spawn.parent, now);
         admission::admit(&self.limits, &facts).map_err(Earlier::refused)?;
         let handle = self.free_handle(batch).map_err(store_problem)?;
         let birth = Birth {
@@ -125,6 +131,27 @@ impl Earlier {
     fn refused(problem: Problem) -> Self {
         Self::Refused(Box::new(problem))
     }
+}
+
+/// A key stands for one request: another one under it is not done in silence, and not taken for the first.
+fn same_request(state: &Subagent, spawn: &Spawn) -> Result<(), Earlier> {
+    let (old, new) = (&*state.spec, &spawn.spec);
+    let differs = [
+        ("the task", old.prompt != new.prompt),
+        ("the provider", old.provider != new.provider),
+        ("the agent type", old.agent_type != new.agent_type),
+        ("the model", old.model != new.model),
+        ("the program", old.exec != new.exec),
+        ("the set-up", old.setup != new.setup),
+        ("the mode", old.mode != new.mode),
+        ("the directory", old.cwd != new.cwd),
+        ("the parent", state.parent != spawn.parent),
+    ];
+    let Some((what, _)) = differs.into_iter().find(|(_, differs)| *differs) else { return Ok(()) };
+    let message = format!("the key stands for {}, and {what} is another one there", state.handle);
+    Err(Earlier::refused(
+        Problem::new(ErrorCode::IdempotencyMismatch, message).with_ids(vec![state.id.to_string()]),
+    ))
 }
 
 fn store_problem(error: StoreError) -> Earlier {

@@ -7,13 +7,13 @@ use subagent_model::request::{
     OpenRequest, Page, RequestList, ResumeRequest, ReturnRequest, RunList, SpawnRequest, SteerReply,
     SteerRequest, StopAllReply, StopAllRequest, TextPart, UsageReport,
 };
-use subagent_model::{Event, Problem, SubagentRecord};
+use subagent_model::{Event, Problem, SubagentRecord, TranscriptPage};
 use subagent_runtime::{AckReply, ResumeReply, SpawnReply};
 
 use crate::handlers::{
     AckRequest, ActivityList, ActivityQuery, EventList, EventsQuery, Gone, GoneQuery, Inbox, InboxQuery,
-    LimitsDocument, ListQuery, Named, RequestsQuery, ResultQuery, Shown, StopBody, StopQuery, Stopped,
-    TranscriptQuery, WaitQuery, Waited,
+    LimitsDocument, ListQuery, Named, OutputQuery, RequestsQuery, ResultQuery, Shown, StopBody, StopQuery,
+    Stopped, TranscriptQuery, WaitQuery, Waited,
 };
 use crate::server::ShutdownRequest;
 
@@ -147,8 +147,14 @@ pub fn openapi() -> Value {
         ),
         get(
             "/v1/subagents/{id}/transcript",
-            "Read the raw output of the newest attempt",
+            "Read the transcript: what was said and told, in one form for all providers",
             Some(whole::<TranscriptQuery>(g)),
+            reference::<TranscriptPage>(g),
+        ),
+        get(
+            "/v1/subagents/{id}/output",
+            "Read the raw output of the newest attempt",
+            Some(whole::<OutputQuery>(g)),
             reference::<LogPage>(g),
         ),
         post(

@@ -14,7 +14,7 @@ use subagent_model::request::{
     UsageReport, WaitOptions, WaitReply,
 };
 use subagent_model::{
-    Cursor, ErrorCode, Event, Problem, RequestNumber, RunNumber, SubagentId, SubagentRecord,
+    Cursor, ErrorCode, Event, Problem, RequestNumber, RunNumber, SubagentId, SubagentRecord, TranscriptPage,
 };
 use subagent_runtime::{AckReply, AckTarget, Caller, EventPage, Limits, ResumeReply, Runtime, SpawnReply};
 
@@ -308,9 +308,29 @@ impl Runtime for Client {
         let mut slices = Slices::of(wait.unwrap_or_default());
         loop {
             let wait = slices.next();
-            let path = of(id, &format!("/transcript?from={from}&wait_ms={}", millis(wait)));
+            let path = of(id, &format!("/output?from={from}&wait_ms={}", millis(wait)));
             let page: LogPage = self.call(get(caller, path).wait(wait)).await?;
             if !page.parts.is_empty() || page.ended || slices.are_over() {
+                return Ok(page);
+            }
+        }
+    }
+
+    async fn transcript(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        after: Option<&str>,
+        limit: u32,
+        wait: Option<Duration>,
+    ) -> Result<TranscriptPage, Problem> {
+        let mut slices = Slices::of(wait.unwrap_or_default());
+        let after = after.map(|after| format!("&after={}", encoded(after))).unwrap_or_default();
+        loop {
+            let wait = slices.next();
+            let path = of(id, &format!("/transcript?limit={limit}&wait_ms={}{after}", millis(wait)));
+            let page: TranscriptPage = self.call(get(caller, path).wait(wait)).await?;
+            if !page.items.is_empty() || page.ended || slices.are_over() {
                 return Ok(page);
             }
         }

@@ -20,6 +20,7 @@ pub mod spec;
 mod strict;
 pub mod text;
 pub mod time;
+pub mod transcript;
 pub mod usage;
 
 pub use ask::{
@@ -42,4 +43,5 @@ pub use setup::{AgentSetup, McpServer, McpTransport, SystemPrompt, SystemPromptM
 pub use spec::{ExecSpec, Mode, OnLoss, PromptVia, ResultFrom, SpawnSpec, StallPolicy, Talk};
 pub use text::BoundedText;
 pub use time::Timestamp;
+pub use transcript::{TRANSCRIPT_VERSION, TranscriptEntry, TranscriptPage, What};
 pub use usage::Usage;

@@ -13,7 +13,7 @@ use subagent_model::request::{
     UsageReport, WaitOptions, WaitReply,
 };
 use subagent_model::{
-    Cursor, Event, Problem, RequestNumber, Requester, RunNumber, SubagentId, SubagentRecord,
+    Cursor, Event, Problem, RequestNumber, Requester, RunNumber, SubagentId, SubagentRecord, TranscriptPage,
 };
 
 /// Who calls: results are addressed to the requester, and a subagent that calls is the parent of what it spawns.
@@ -209,6 +209,18 @@ pub trait Runtime: Send + Sync + 'static {
         from: u64,
         wait: Option<Duration>,
     ) -> Result<LogPage, Problem>;
+
+    /// A page of the transcript of all its attempts, at most 1,000 entries, from the beginning or from `next` of the page
+    /// before on. With `wait`, does not return empty before that time unless no more will come. Empty for children that are
+    /// not spoken with: they have their output only.
+    async fn transcript(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        after: Option<&str>,
+        limit: u32,
+        wait: Option<Duration>,
+    ) -> Result<TranscriptPage, Problem>;
 
     /// Ended runs that this caller has not consumed, oldest first, at most 1,000. With `wait`, does not return empty before
     /// that time: it asks whether there is anything, not whether something has just happened.

@@ -81,6 +81,24 @@ impl Talk {
         self.home.run(&["result", &self.id]).ended(0).out
     }
 
+    /// The transcript has what the child was told, each once, whoever of the daemons wrote it down.
+    #[track_caller]
+    fn transcript_is_whole(&self, heard: &[String]) {
+        let lines = self.home.run(&["logs", "--json", &self.id]).ended(0).out;
+        let entries: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(entries[0]["type"], "begin");
+        let places: Vec<_> = entries.iter().map(|entry| entry["log"].to_string()).collect();
+        let mut once = places.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), places.len(), "nothing stands there twice: {lines}");
+        // A message that opens a turn is a prompt of it; what it was is not in the log.
+        let is_told = |kind: &str| matches!(kind, "prompt" | "steer");
+        let told = entries.iter().filter(|entry| is_told(entry["type"].as_str().unwrap()));
+        let heard = heard.iter().filter(|line| is_told(line.split(' ').next().unwrap()));
+        assert_eq!(told.count(), heard.count(), "{lines}");
+    }
+
     /// It ended in so many runs, each once, and in its only process; what it was told was this, each once.
     #[track_caller]
     fn ended(&self, runs: usize, told: &[&str]) {
@@ -94,6 +112,7 @@ impl Talk {
         assert!(heard[0].starts_with("prompt "), "{heard:?}");
         assert_eq!(heard[1..], *told, "{story:?}");
         assert_eq!(self.home.told().len(), 1, "one session");
+        self.transcript_is_whole(&heard);
         until("the process to be gone", || (!is_alive(self.pid)).then_some(()));
         assert!(self.home.survivors(std::slice::from_ref(&self.id)).is_empty());
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use subagent_model::request::{
     Activity, LogPage, StopAllReply, StopAllRequest, StopReply, StopRequest, TextPart, WaitOptions, WaitReply,
 };
-use subagent_model::{Cause, RunNumber, Status, SubagentId};
+use subagent_model::{Cause, RunNumber, Status, SubagentId, TranscriptPage};
 
 use super::{App, Body, Params, Shared, parsed_or_default, poll};
 use crate::answer::Answer;
@@ -224,8 +224,10 @@ pub(crate) async fn gone(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TranscriptQuery {
-    /// Position to read from: `next` of the page before.
-    from: Option<u64>,
+    /// Read on after this: `next` of the page before.
+    after: Option<String>,
+    /// Most entries; 200 when absent, at most 1,000.
+    limit: Option<u32>,
     /// Hold the answer up to this many milliseconds while there is nothing new; at most a minute.
     wait_ms: Option<u64>,
 }
@@ -235,6 +237,28 @@ pub(crate) async fn transcript(
     from: CallerFrom,
     Name(name): Name,
     query: Params<TranscriptQuery>,
+) -> Answer<Json<TranscriptPage>> {
+    let Query(query) = query?;
+    let id = app.id(&name).await?;
+    let (after, limit) = (query.after.as_deref(), query.limit.unwrap_or(200));
+    let page = app.runtime.transcript(&from.caller, id, after, limit, poll(query.wait_ms)).await?;
+    Ok(Json(page))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OutputQuery {
+    /// Position to read from: `next` of the page before.
+    from: Option<u64>,
+    /// Hold the answer up to this many milliseconds while there is nothing new; at most a minute.
+    wait_ms: Option<u64>,
+}
+
+pub(crate) async fn output(
+    State(app): App,
+    from: CallerFrom,
+    Name(name): Name,
+    query: Params<OutputQuery>,
 ) -> Answer<Json<LogPage>> {
     let Query(query) = query?;
     let id = app.id(&name).await?;

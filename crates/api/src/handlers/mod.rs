@@ -25,8 +25,8 @@ pub(crate) use daemon::{
     ActivityList, ActivityQuery, activity, gc, health, no_such_method, no_such_route, openapi, shutdown,
 };
 pub(crate) use ends::{
-    Gone, GoneQuery, ResultQuery, StopBody, StopQuery, Stopped, TranscriptQuery, WaitQuery, Waited, gone,
-    result, stop, stop_all, transcript, wait,
+    Gone, GoneQuery, OutputQuery, ResultQuery, StopBody, StopQuery, Stopped, TranscriptQuery, WaitQuery,
+    Waited, gone, output, result, stop, stop_all, transcript, wait,
 };
 pub(crate) use events::{EventList, EventsQuery, events};
 pub use inbox::AckRequest;

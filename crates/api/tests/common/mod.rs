@@ -22,7 +22,8 @@ use subagent_model::request::{
     TextPart, UsageReport, WaitOptions, WaitReply,
 };
 use subagent_model::{
-    Cursor, ErrorCode, Event, Problem, RequestNumber, Requester, RunNumber, SubagentId, SubagentRecord, Usage,
+    Cursor, ErrorCode, Event, Problem, RequestNumber, Requester, RunNumber, SubagentId, SubagentRecord,
+    TranscriptPage, Usage,
 };
 use subagent_runtime::{AckReply, AckTarget, Caller, EventPage, Limits, ResumeReply, Runtime, SpawnReply};
 use subagent_testkit::Http;
@@ -286,6 +287,20 @@ impl Runtime for Scripted {
     ) -> Result<TextPart, Problem> {
         self.note(caller, ("result", id, run, offset, max))?;
         Ok(TextPart { run: RunNumber(1), text: "r".into(), offset, total: offset + 1, next: None })
+    }
+
+    async fn transcript(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        after: Option<&str>,
+        limit: u32,
+        wait: Option<Duration>,
+    ) -> Result<TranscriptPage, Problem> {
+        self.note(caller, ("transcript", id, after, limit, wait))?;
+        let item = json!({"at": AT, "run": 1, "attempt": 2, "log": [3, 4], "type": "message", "text": "m"});
+        let items = vec![serde_json::from_value(item).expect("an entry")];
+        Ok(TranscriptPage { items, next: "2:9".into(), ended: false, spoken: true })
     }
 
     async fn output(

@@ -1,4 +1,6 @@
-//! `subagent logs`: what a child wrote, as its raw log holds it.
+//! `subagent logs`: the transcript of a child that is spoken with, or what a child wrote, as its raw log holds it.
+
+mod transcript;
 
 use std::time::Duration;
 
@@ -17,10 +19,11 @@ const LOOK: Duration = Duration::from_secs(20);
 /// The pause after a look that came back early with nothing.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Print what a subagent wrote
+/// Print what a subagent said and did
 ///
-/// Its standard output goes to standard output and its error output to standard error, of the newest attempt. Works
-/// while it runs and long after.
+/// Of an agent, its transcript: prompts, messages, tools, questions, of all its runs. Of any other program, what it
+/// wrote: standard output to standard output and error output to standard error, of the newest attempt. Works while it
+/// runs and long after.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   subagent logs k7q2mx
@@ -33,7 +36,7 @@ pub(crate) struct LogsArgs {
     /// Go on until the run has ended
     #[arg(short, long)]
     follow: bool,
-    /// One JSON object for each piece, with stream and time, on standard output; the same as --json
+    /// What went over its pipes, byte for byte: one JSON object for each piece, with stream and time
     #[arg(long)]
     raw: bool,
 }
@@ -42,6 +45,9 @@ pub(crate) struct LogsArgs {
 pub(crate) async fn run(args: &LogsArgs, console: &Console) -> Result<u8, Failure> {
     let session = Session::open(console).await?;
     let id = session.client.resolve(&args.id).await?;
+    if !args.raw && transcript::print(&session, console, id, args.follow).await? {
+        return Ok(exit::DONE);
+    }
     let mut printer =
         Printer { console, raw: args.raw || console.json, out: Cleaner::default(), err: Cleaner::default() };
     let mut from = 0;

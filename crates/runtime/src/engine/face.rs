@@ -11,6 +11,7 @@ mod runs;
 mod setup;
 mod steering;
 mod stopping;
+mod transcript;
 mod usage;
 
 use std::sync::atomic::Ordering;
@@ -28,7 +29,9 @@ use subagent_model::request::{
     SpawnRequest, SteerReply, SteerRequest, StopAllReply, StopAllRequest, StopReply, StopRequest, TextPart,
     UsageReport, WaitOptions, WaitReply,
 };
-use subagent_model::{Cursor, ErrorCode, Problem, RequestNumber, RunNumber, SubagentId, SubagentRecord};
+use subagent_model::{
+    Cursor, ErrorCode, Problem, RequestNumber, RunNumber, SubagentId, SubagentRecord, TranscriptPage,
+};
 use subagent_store::{Resolved, Store, StoreError, StoreMode};
 use tokio::sync::oneshot;
 
@@ -295,6 +298,17 @@ impl Runtime for Engine {
     ) -> Result<LogPage, Problem> {
         let state = self.for_caller(caller, id, Access::See)?;
         output::page(&self.inner, &state, from, wait).await
+    }
+
+    async fn transcript(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        after: Option<&str>,
+        limit: u32,
+        wait: Option<Duration>,
+    ) -> Result<TranscriptPage, Problem> {
+        self.read_transcript(caller, id, after, limit, wait).await
     }
 
     async fn inbox(

@@ -21,6 +21,7 @@ mod stalls;
 mod talk;
 mod task;
 mod tasks;
+mod transcripts;
 mod waiters;
 mod watchers;
 mod writer;
@@ -48,6 +49,7 @@ use self::feed::Feed;
 use self::paths::Paths;
 use self::refusals::Refusals;
 use self::tasks::Tasks;
+use self::transcripts::Transcripts;
 use self::waiters::Waiters;
 use self::watchers::Watchers;
 use self::writer::{Act, Message};
@@ -151,6 +153,7 @@ pub(crate) struct Inner {
     /// Every subagent whose run is live, as committed last. Only the writer changes it.
     pub(crate) live: RwLock<HashMap<SubagentId, Arc<Subagent>>>,
     pub(crate) feed: Feed,
+    pub(crate) transcripts: Transcripts,
     pub(crate) waiters: Waiters,
     pub(crate) watchers: Watchers,
     pub(crate) activity: Activities,
@@ -206,6 +209,7 @@ impl Engine {
             memory: Arc::new(MemoryStore::default()),
             live: RwLock::default(),
             feed: Feed::new(head),
+            transcripts: Transcripts::start().map_err(StartError::Thread)?,
             waiters: Waiters::default(),
             watchers: Watchers::default(),
             activity: Activities::default(),

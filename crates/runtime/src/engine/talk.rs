@@ -7,8 +7,9 @@ mod closing;
 mod ear;
 mod orders;
 mod recall;
-mod transcript;
+mod scribe;
 mod turn;
+mod wire;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::channel::{Channel, Event};
 use self::closing::Closing;
 use self::ear::Ear;
+use self::scribe::Scribe;
 use self::turn::Ruling;
 use super::attempt::Attempt;
 use super::writer::{Act, ActError, Acted};
@@ -91,7 +93,7 @@ impl Attempt {
     /// Speaks with the child in a shim from its start on.
     pub(super) async fn converse(&self, shim: Shim, codec: Box<dyn Codec>, job: &Job) {
         self.tell(self.started(shim.started()));
-        let mut talk = Talk::new(self, Channel::shim(shim, codec, self.dir()));
+        let mut talk = Talk::new(self, Channel::shim(shim, codec, self.dir(), self.scribe()));
         let opening = talk.channel.open(job);
         talk.channel.write(&opening).await;
         talk.drive().await;
@@ -100,7 +102,7 @@ impl Attempt {
     /// Takes over the conversation with a child in a shim.
     pub(super) async fn converse_on(&self, shim: Shim, codec: Box<dyn Codec>) {
         self.tell(self.started(shim.started()));
-        let mut talk = Talk::new(self, Channel::shim(shim, codec, self.dir()));
+        let mut talk = Talk::new(self, Channel::shim(shim, codec, self.dir(), self.scribe()));
         if let Err(error) = talk.take_over(&self.job()).await {
             talk.hear(vec![Said::Broken(format!("its log cannot be read: {error}"))]).await;
         }
@@ -109,7 +111,7 @@ impl Attempt {
 
     /// Ends the run of a child whose shim is gone, with what it had said until then. True once that is committed.
     pub(super) async fn converse_past(&self, codec: Box<dyn Codec>, mut verdict: Verdict) -> bool {
-        let mut talk = Talk::new(self, Channel::past(codec, self.dir()));
+        let mut talk = Talk::new(self, Channel::past(codec, self.dir(), self.scribe()));
         if let Err(error) = talk.take_over(&self.job()).await {
             tracing::warn!(key = %self.key, %error, "the log of a conversation cannot be read");
             talk.ear.missed = true;
@@ -138,8 +140,17 @@ impl Attempt {
         let work = tokio::spawn(async move { body(context, Link { orders: told, say }).await });
         // A task that is let go hears of it.
         let _cancel = cancelled.drop_guard();
-        let mut talk = Talk::new(self, Channel::task(orders, said, work));
+        let mut talk = Talk::new(self, Channel::task(orders, said, work, self.scribe()));
         talk.drive().await;
+    }
+}
+
+impl Attempt {
+    fn scribe(&self) -> Scribe {
+        let state = self.states.borrow();
+        let path = self.dir().join(super::transcripts::FILE);
+        let (key, sink) = (self.key, self.inner.transcripts.clone());
+        Scribe::new(sink, path, key.subagent, &state.spec.provider, key.attempt, state.run.number)
     }
 }
 
@@ -239,6 +250,7 @@ impl<'a> Talk<'a> {
     fn see(&mut self, state: Arc<Subagent>) {
         if state.run.number != self.run {
             self.run = state.run.number;
+            self.channel.scribe().run = self.run;
             self.ear = Ear::after(&self.ear);
             self.prompted = false;
             self.turn_open = false;
@@ -442,6 +454,8 @@ impl<'a> Talk<'a> {
 
     /// Ends the run with this, and with what was said. What is in hand and never reached the child waits again.
     async fn conclude(&mut self, mut verdict: Verdict) -> bool {
+        // Whoever sees the end can read all that led to it.
+        self.channel.scribe().settle().await;
         self.count();
         let newest = self.attempt.states.borrow().clone();
         if newest.revision > self.state.revision {

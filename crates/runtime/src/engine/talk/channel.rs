@@ -1,16 +1,18 @@
 //! The way to a child that is spoken with: a process in a shim through its provider's codec, or a task inside the daemon.
-//! Bytes and lines are known here and in its
-//! transcript, and nowhere else.
+//! Bytes and lines are known here and in `wire`, and nowhere else.
 
 use std::path::PathBuf;
 
+use subagent_model::What;
 use subagent_process::log::LogError;
 use subagent_process::{ExitWait, Graces, Shim, ShimError};
-use subagent_provider::{Codec, Job, Order, Said};
+use subagent_provider::{Codec, Job, Order, Said, WasTold};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::transcript::{Transcript, Was};
+use super::super::clock;
+use super::scribe::{Scribe, told_as};
+use super::wire::{Was, Wire};
 
 /// What comes from a child.
 pub(super) enum Event {
@@ -37,16 +39,19 @@ pub(super) enum Channel {
     Shim(Box<ShimChannel>),
     Task(TaskChannel),
     /// The shim is gone: what it had written down can be heard, and nothing can be told.
-    Past(Box<Transcript>),
+    Past(Box<Wire>),
 }
 
 pub(super) struct ShimChannel {
     shim: Shim,
     log_end: watch::Receiver<u64>,
-    transcript: Transcript,
+    wire: Wire,
 }
 
 pub(super) struct TaskChannel {
+    scribe: Scribe,
+    /// There is no log: what happens is numbered.
+    happened: u64,
     orders: Option<mpsc::UnboundedSender<Order>>,
     said: mpsc::UnboundedReceiver<Said>,
     work: JoinHandle<()>,
@@ -57,17 +62,27 @@ impl Channel {
         orders: mpsc::UnboundedSender<Order>,
         said: mpsc::UnboundedReceiver<Said>,
         work: JoinHandle<()>,
+        scribe: Scribe,
     ) -> Self {
-        Self::Task(TaskChannel { orders: Some(orders), said, work })
+        Self::Task(TaskChannel { scribe, happened: 0, orders: Some(orders), said, work })
     }
 
-    pub(super) fn shim(shim: Shim, codec: Box<dyn Codec>, dir: PathBuf) -> Self {
+    pub(super) fn shim(shim: Shim, codec: Box<dyn Codec>, dir: PathBuf, scribe: Scribe) -> Self {
         let log_end = shim.log_end();
-        Self::Shim(Box::new(ShimChannel { shim, log_end, transcript: Transcript::open(codec, dir) }))
+        Self::Shim(Box::new(ShimChannel { shim, log_end, wire: Wire::open(codec, dir, scribe) }))
     }
 
-    pub(super) fn past(codec: Box<dyn Codec>, dir: PathBuf) -> Self {
-        Self::Past(Box::new(Transcript::open(codec, dir)))
+    pub(super) fn past(codec: Box<dyn Codec>, dir: PathBuf, scribe: Scribe) -> Self {
+        Self::Past(Box::new(Wire::open(codec, dir, scribe)))
+    }
+
+    /// The transcript.
+    pub(super) fn scribe(&mut self) -> &mut Scribe {
+        match self {
+            Self::Shim(channel) => &mut channel.wire.scribe,
+            Self::Past(wire) => &mut wire.scribe,
+            Self::Task(channel) => &mut channel.scribe,
+        }
     }
 
     /// What comes next. May be dropped at any await without harm.
@@ -82,8 +97,9 @@ impl Channel {
     /// Writes what the protocol itself answered.
     pub(super) async fn flush(&mut self) {
         if let Self::Shim(channel) = self {
-            let replies = std::mem::take(&mut channel.transcript.replies);
+            let replies = std::mem::take(&mut channel.wire.replies);
             if !replies.is_empty() {
+                channel.wire.gave(&replies, None);
                 // A child that is gone shows as its end.
                 let _ = channel.shim.write_stdin(&replies).await;
             }
@@ -95,6 +111,7 @@ impl Channel {
         if let Self::Shim(channel) = self
             && !bytes.is_empty()
         {
+            channel.wire.gave(bytes, None);
             let _ = channel.shim.write_stdin(bytes).await;
         }
     }
@@ -103,7 +120,9 @@ impl Channel {
     pub(super) async fn tell(&mut self, order: &Order) -> Result<(), Untold> {
         match self {
             Self::Shim(channel) => {
-                let bytes = channel.transcript.codec.tell(order).map_err(Untold::NoWord)?;
+                let bytes = channel.wire.codec.tell(order).map_err(Untold::NoWord)?;
+                // Noted before: its echo in the log can be faster than the answer of the shim.
+                channel.wire.gave(&bytes, Some(order));
                 channel.shim.write_stdin(&bytes).await.map_err(|error| match error {
                     ShimError::StdinClosed => Untold::Closed,
                     error => Untold::Unknown(error.to_string()),
@@ -111,7 +130,13 @@ impl Channel {
             }
             Self::Task(channel) => {
                 let orders = channel.orders.as_ref().ok_or(Untold::Closed)?;
-                orders.send(order.clone()).map_err(|_| Untold::Closed)
+                orders.send(order.clone()).map_err(|_| Untold::Closed)?;
+                if let Some(what) = told_as(order) {
+                    channel.happened += 1;
+                    channel.scribe.told(channel.happened, clock::now(), what);
+                    channel.scribe.flush();
+                }
+                Ok(())
             }
             Self::Past(_) => Err(Untold::Closed),
         }
@@ -120,8 +145,8 @@ impl Channel {
     /// The child says itself when it has a message.
     pub(super) fn acknowledges(&self) -> bool {
         match self {
-            Self::Shim(channel) => channel.transcript.codec.acknowledges(),
-            Self::Past(transcript) => transcript.codec.acknowledges(),
+            Self::Shim(channel) => channel.wire.codec.acknowledges(),
+            Self::Past(wire) => wire.codec.acknowledges(),
             Self::Task(_) => true,
         }
     }
@@ -148,8 +173,8 @@ impl Channel {
     /// Whether a part of what the child said could not be heard, since the last time.
     pub(super) fn take_missed(&mut self) -> bool {
         match self {
-            Self::Shim(channel) => std::mem::take(&mut channel.transcript.missed),
-            Self::Past(transcript) => std::mem::take(&mut transcript.missed),
+            Self::Shim(channel) => std::mem::take(&mut channel.wire.missed),
+            Self::Past(wire) => std::mem::take(&mut wire.missed),
             Self::Task(_) => false,
         }
     }
@@ -157,8 +182,8 @@ impl Channel {
     /// Where the log ends.
     pub(super) fn position(&self) -> Option<u64> {
         match self {
-            Self::Shim(channel) => Some(channel.transcript.position()),
-            Self::Past(transcript) => Some(transcript.position()),
+            Self::Shim(channel) => Some(channel.wire.position()),
+            Self::Past(wire) => Some(wire.position()),
             Self::Task(_) => None,
         }
     }
@@ -166,8 +191,8 @@ impl Channel {
     /// Where the log ends, what nobody has read yet included.
     pub(super) fn end_position(&self) -> u64 {
         match self {
-            Self::Shim(channel) => (*channel.log_end.borrow()).max(channel.transcript.position()),
-            Self::Past(transcript) => transcript.position(),
+            Self::Shim(channel) => (*channel.log_end.borrow()).max(channel.wire.position()),
+            Self::Past(wire) => wire.position(),
             Self::Task(_) => 0,
         }
     }
@@ -180,16 +205,20 @@ impl Channel {
     }
 
     /// Reads everything that went both ways before, in order, and rebuilds the codec by it.
-    pub(super) fn recall(&mut self, job: &Job) -> Result<Vec<(u64, Was)>, LogError> {
+    pub(super) fn recall(
+        &mut self,
+        job: &Job,
+        words: impl Fn(&WasTold) -> What,
+    ) -> Result<Vec<(u64, Was)>, LogError> {
         match self {
             Self::Shim(channel) => {
                 let end = *channel.log_end.borrow();
-                channel.transcript.recall(job, end)
+                channel.wire.recall(job, end, words)
             }
-            Self::Past(transcript) => {
-                let mut all = transcript.recall(job, u64::MAX)?;
-                let rest = transcript.finish().unwrap_or_default();
-                let at = transcript.position();
+            Self::Past(wire) => {
+                let mut all = wire.recall(job, u64::MAX, words)?;
+                let rest = wire.finish().unwrap_or_default();
+                let at = wire.position();
                 all.extend(rest.into_iter().map(|said| (at, Was::Said(said))));
                 Ok(all)
             }
@@ -200,7 +229,7 @@ impl Channel {
     /// The bytes with which the conversation begins.
     pub(super) fn open(&mut self, job: &Job) -> Vec<u8> {
         match self {
-            Self::Shim(channel) => channel.transcript.codec.open(job),
+            Self::Shim(channel) => channel.wire.codec.open(job),
             Self::Task(_) | Self::Past(_) => Vec::new(),
         }
     }
@@ -210,17 +239,17 @@ impl ShimChannel {
     async fn next(&mut self) -> Event {
         loop {
             // One that never stops speaking does not keep the thread to itself. Nothing is in hand here.
-            if self.transcript.has_more() {
+            if self.wire.has_more() {
                 tokio::task::yield_now().await;
             }
-            let said = self.transcript.read();
+            let said = self.wire.read();
             if !said.is_empty() {
                 return Event::Said(said);
             }
-            if let Some(why) = self.transcript.broken.take() {
+            if let Some(why) = self.wire.broken.take() {
                 return Event::Said(vec![Said::Broken(why)]);
             }
-            let read = self.transcript.position();
+            let read = self.wire.position();
             let grown = async {
                 let grown = self.log_end.wait_for(|end| *end > read).await.is_ok();
                 if !grown {
@@ -232,15 +261,15 @@ impl ShimChannel {
                 () = grown => {}
                 end = self.shim.exit() => {
                     // Its last words are in the log by now.
-                    let before = self.transcript.position();
-                    let said = self.transcript.read();
+                    let before = self.wire.position();
+                    let said = self.wire.read();
                     if !said.is_empty() {
                         return Event::Said(said);
                     }
-                    if self.transcript.position() > before {
+                    if self.wire.position() > before {
                         continue;
                     }
-                    return self.transcript.finish().map_or(Event::Exited(end), Event::Said);
+                    return self.wire.finish().map_or(Event::Exited(end), Event::Said);
                 }
             }
         }
@@ -256,6 +285,11 @@ impl TaskChannel {
                 while let Ok(more) = self.said.try_recv() {
                     said.push(more);
                 }
+                for said in &said {
+                    self.happened += 1;
+                    self.scribe.said(self.happened, clock::now(), said);
+                }
+                self.scribe.flush();
                 Event::Said(said)
             }
             over = &mut self.work => match over {

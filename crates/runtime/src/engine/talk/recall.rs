@@ -1,13 +1,15 @@
 //! Taking a conversation over in its middle. The log tells what went both ways; what the state does not know of it yet is
 //! told now, and what the state owes the child and the log does not have is given by the usual way.
 
-use subagent_core::run::Command;
-use subagent_model::{MessageNumber, RequestState, Timestamp, Written};
+use std::sync::Arc;
+
+use subagent_core::run::{Command, RUNTIME, Subagent};
+use subagent_model::{Answer, MessageNumber, RequestState, Requester, Timestamp, What, Written};
 use subagent_process::log::LogError;
 use subagent_provider::{Job, Said, TurnEnd, WasTold};
 use tokio::runtime::RuntimeFlavor;
 
-use super::transcript::Was;
+use super::wire::Was;
 use super::{Act, Talk};
 
 /// What the log of a conversation comes to.
@@ -30,11 +32,13 @@ impl Talk<'_> {
     /// Rebuilds what is known of the conversation, and makes state and log agree.
     pub(super) async fn take_over(&mut self, job: &Job) -> Result<(), LogError> {
         // A long log is read without holding up everybody else on this thread.
+        let state = Arc::clone(&self.state);
+        let words = move |told: &WasTold| words_of(&state, told);
         let many = tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         let all = if many {
-            tokio::task::block_in_place(|| self.channel.recall(job))?
+            tokio::task::block_in_place(|| self.channel.recall(job, words))?
         } else {
-            self.channel.recall(job)?
+            self.channel.recall(job, words)?
         };
         let recalled = self.recall(all);
         self.count();
@@ -166,5 +170,32 @@ impl Talk<'_> {
             // It ended its turn while nobody listened, or while nobody could write it down.
             self.turn_ended(end).await;
         }
+    }
+}
+
+/// What was told, in the words that the state has for it.
+fn words_of(state: &Subagent, told: &WasTold) -> What {
+    match told {
+        WasTold::Prompt => {
+            // Whether it was the task or a nudge is not in the log.
+            let text = state.run.prompt.preview.clone();
+            What::Prompt { number: None, from: state.requester.clone(), text }
+        }
+        WasTold::Message(number) => {
+            let posted = state.mail.find(*number).map(|posted| posted.message);
+            let (from, text) = posted.map_or_else(
+                || (Requester::from(RUNTIME), String::new()),
+                |message| (message.from, message.text),
+            );
+            What::Steer { number: *number, from, text }
+        }
+        WasTold::Answer(key) => {
+            let answered = state.run.requests.iter().find(|request| request.ask.key == *key);
+            let answered = answered.and_then(|request| request.answered.clone());
+            let (answer, reason) =
+                answered.map_or((Answer::None, None), |answered| (answered.answer, answered.reason));
+            What::Answer { key: key.clone(), answer, reason }
+        }
+        WasTold::Interrupt => What::Interrupt,
     }
 }

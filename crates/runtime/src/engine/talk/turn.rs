@@ -187,6 +187,7 @@ impl Talk<'_> {
         let key = self.attempt.key;
         let attempt = key.attempt;
         let whole = self.ear.text().and_then(|text| bound(text.to_owned()).1);
+        self.channel.scribe().settle().await;
         let conclusion = Box::new(conclusion);
         let command = if cancelled {
             Command::TurnCancelled { attempt, conclusion, given: self.given() }

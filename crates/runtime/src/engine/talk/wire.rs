@@ -1,12 +1,17 @@
-//! What went both ways between a child and us, read from the log of its shim through the codec of its provider.
+//! What went both ways between a child and us, read from the log of its shim through the codec of its provider, and written
+//! down for people on the way.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use subagent_core::frame::Kind;
 use subagent_core::frame::lines::LineSplitter;
+use subagent_model::{Timestamp, What};
 use subagent_process::conversation::{Conversation, Part};
 use subagent_process::log::LogError;
-use subagent_provider::{Codec, Job, Said, WasTold};
+use subagent_provider::{Codec, Job, Order, Said, WasTold};
+
+use super::scribe::{Scribe, told_as};
 
 /// Longest line of a child.
 const LONGEST_LINE: usize = 16 << 20;
@@ -23,7 +28,7 @@ pub(super) enum Was {
     Hole { stdin: bool },
 }
 
-pub(super) struct Transcript {
+pub(super) struct Wire {
     pub(super) codec: Box<dyn Codec>,
     log: Conversation,
     lines: LineSplitter,
@@ -35,10 +40,14 @@ pub(super) struct Transcript {
     pub(super) missed: bool,
     /// The last look ended before the log did.
     more: bool,
+    pub(super) scribe: Scribe,
+    /// What was written to the child and has not come back by the log yet, line by line: only orders are told of.
+    given: VecDeque<Option<What>>,
+    input: LineSplitter,
 }
 
-impl Transcript {
-    pub(super) fn open(codec: Box<dyn Codec>, dir: PathBuf) -> Self {
+impl Wire {
+    pub(super) fn open(codec: Box<dyn Codec>, dir: PathBuf, scribe: Scribe) -> Self {
         Self {
             codec,
             log: Conversation::open(dir),
@@ -47,7 +56,16 @@ impl Transcript {
             broken: None,
             missed: false,
             more: false,
+            scribe,
+            given: VecDeque::new(),
+            input: LineSplitter::new(LONGEST_LINE),
         }
+    }
+
+    /// These bytes were written to the child, for this order or for none.
+    pub(super) fn gave(&mut self, bytes: &[u8], order: Option<&Order>) {
+        let mut what = order.and_then(told_as);
+        self.given.extend(bytes.split_inclusive(|byte| *byte == b'\n').map(|_| what.take()));
     }
 
     /// True when the last look may have left something.
@@ -70,12 +88,17 @@ impl Transcript {
                     Part::Bytes(Kind::Stdout, output) => {
                         bytes += output.len();
                         for line in self.split(&output) {
-                            said.extend(self.hear(line.as_bytes()));
+                            let heard = self.hear(line.as_bytes());
+                            heard.iter().for_each(|said| self.scribe.said(part.to, at(part.at_micros), said));
+                            said.extend(heard);
                         }
                     }
+                    Part::Bytes(Kind::Stdin, input) => self.came_back(part.to, at(part.at_micros), &input),
                     Part::Hole { .. } => {
                         self.lines.hole();
+                        self.input.hole();
                         self.missed = true;
+                        self.scribe.gap(part.to, at(part.at_micros));
                     }
                     Part::Bytes(..) | Part::StdinClosed => {}
                 },
@@ -90,7 +113,17 @@ impl Transcript {
                 }
             }
         }
+        self.scribe.flush();
         said
+    }
+
+    /// What was written stands in the log now, in its place between the lines of the child.
+    fn came_back(&mut self, position: u64, at: Timestamp, input: &[u8]) {
+        let mut lines = 0;
+        self.input.push(input, |_| lines += 1);
+        for what in self.given.drain(..lines.min(self.given.len())).flatten() {
+            self.scribe.told(position, at, what);
+        }
     }
 
     fn split(&mut self, output: &[u8]) -> Vec<String> {
@@ -110,7 +143,14 @@ impl Transcript {
     }
 
     /// Reads everything that went both ways before `end`, in order, and rebuilds the codec by it.
-    pub(super) fn recall(&mut self, job: &Job, end: u64) -> Result<Vec<(u64, Was)>, LogError> {
+    /// The log does not name the `words` of what was told.
+    pub(super) fn recall(
+        &mut self,
+        job: &Job,
+        end: u64,
+        words: impl Fn(&WasTold) -> What,
+    ) -> Result<Vec<(u64, Was)>, LogError> {
+        self.scribe.take_over();
         // What it began with is written down like the rest.
         let opening = self.codec.open(job);
         let mut begun = false;
@@ -124,6 +164,8 @@ impl Transcript {
                 Part::Bytes(Kind::Stdout, output) => {
                     for line in self.split(&output) {
                         let heard = self.codec.hear(line.as_bytes());
+                        let when = at(part.at_micros);
+                        heard.said.iter().for_each(|said| self.scribe.said(part.to, when, said));
                         let replies = heard.reply.split_inclusive(|byte| *byte == b'\n');
                         owed.extend(replies.map(<[u8]>::to_vec));
                         all.extend(heard.said.into_iter().map(|said| (part.to, Was::Said(said))));
@@ -140,12 +182,16 @@ impl Transcript {
                             owed.remove(given);
                         }
                         let told = self.codec.recall(line.as_bytes());
+                        for what in told.iter().map(&words) {
+                            self.scribe.told(part.to, at(part.at_micros), what);
+                        }
                         all.extend(told.into_iter().map(|told| (part.to, Was::Told(told))));
                     }
                 }
                 Part::Bytes(..) | Part::StdinClosed => {}
                 Part::Hole { stdin } => {
                     self.lines.hole();
+                    self.scribe.gap(part.to, at(part.at_micros));
                     if stdin {
                         begun = true;
                         written.hole();
@@ -161,12 +207,21 @@ impl Transcript {
             self.replies.splice(0..0, opening);
         }
         self.replies.extend(owed.into_iter().flatten());
+        self.scribe.flush();
         Ok(all)
     }
 
     /// What is left of a last line that was never ended.
     pub(super) fn finish(&mut self) -> Option<Vec<Said>> {
         let rest = self.lines.finish()?;
-        Some(self.hear(rest.text.as_bytes()))
+        let heard = self.hear(rest.text.as_bytes());
+        let position = self.log.position();
+        heard.iter().for_each(|said| self.scribe.said(position, super::super::clock::now(), said));
+        self.scribe.flush();
+        Some(heard)
     }
+}
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(i64::try_from(micros).unwrap_or(0))
 }

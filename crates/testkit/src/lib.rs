@@ -14,6 +14,7 @@ pub mod home;
 pub mod http;
 pub mod model_server;
 pub mod programs;
+pub mod real_agents;
 pub mod talks;
 pub mod until;
 
@@ -21,4 +22,5 @@ pub use home::{Home, Output};
 pub use http::Http;
 pub use model_server::ModelServer;
 pub use programs::{model_server_program, shim_program, subagent_program, talker_program};
+pub use real_agents::{Agent, AgentHome, RealAgents};
 pub use until::{until, until_async};

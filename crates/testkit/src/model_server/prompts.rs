@@ -26,13 +26,14 @@ const OWN_WORDS: &[&str] = &[
 ];
 
 const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
-/// What a reminder says that carries words of a person: they came while the model was at work.
-const CARRIES: &str = "new message while you were working:";
+/// What an agent puts before words of a person that came while the model was at work, and what it puts behind them.
+const CARRIES: &str = "The user sent a new message while you were working:";
+const ADVICE: &str = "\n\nThis is how Claude Code surfaces messages";
 
 /// What a person said in this text, if anything.
 pub(super) fn real(text: &str) -> Option<String> {
     let text = without_reminders(text);
-    let text = text.trim();
+    let text = carried(&text).unwrap_or(&text).trim();
     let tag = text.strip_prefix('<').unwrap_or_default();
     let own =
         OWN_TAGS.iter().any(|own| tag.starts_with(own)) || OWN_WORDS.iter().any(|own| text.starts_with(own));
@@ -44,13 +45,16 @@ fn without_reminders(mut text: &str) -> String {
     while let Some((before, after)) = text.split_once(REMINDER.0) {
         kept += before;
         let (reminder, rest) = after.split_once(REMINDER.1).unwrap_or((after, ""));
-        if let Some((_, carried)) = reminder.split_once(CARRIES) {
-            // The agent's own advice follows after an empty line.
-            kept += carried.trim_start().split("\n\n").next().unwrap_or_default();
-        }
+        kept += carried(reminder).unwrap_or_default();
         text = rest;
     }
     kept + text
+}
+
+/// The words of a person in a text that carries them.
+fn carried(text: &str) -> Option<&str> {
+    let words = text.trim_start().strip_prefix(CARRIES)?;
+    Some(words.split(ADVICE).next().unwrap_or(words).trim())
 }
 
 #[cfg(test)]
@@ -65,10 +69,12 @@ mod tests {
     }
 
     #[test]
-    fn words_inside_a_reminder_are_kept() {
-        let text = "<system-reminder>The user sent a new message while you were working:\nstop it\n\nDo so.\
-                    </system-reminder>";
-        assert_eq!(real(text), Some("stop it".into()));
+    fn words_that_came_in_the_middle_are_kept() {
+        let text = "The user sent a new message while you were working:\nstop it\n\nnow\n\nThis is how Claude Code \
+                    surfaces messages the user sends mid-turn. Address the message above.";
+        assert_eq!(real(text), Some("stop it\n\nnow".into()));
+        let reminder = format!("<system-reminder>{text}</system-reminder>");
+        assert_eq!(real(&reminder), Some("stop it\n\nnow".into()));
     }
 
     #[test]

@@ -32,6 +32,9 @@
 //! | `[[stop:length]]`, `[[stop:refusal]]` | ends for this reason |
 //! | `[[usage:IN,OUT,CACHED,STORED,REASONING]]` | claims this usage with each answer |
 //!
+//! A tool in a namespace is called `NAMESPACE.TOOL`. `{{FIELD}}` in a call is what an earlier result says that is a JSON
+//! object with this field. Prompts of children that an agent starts are scripts as well.
+//!
 //! `status`, `quota`, `mute`, `hang`, `drop`, `error` and `garbage` take a count: `[[status:429*2]]` fails twice for this
 //! prompt and then works. Calls are carried out one a request. The last answer tells what the server saw:
 //! `FAKE-OK users=2 results=1 first='...'` are the prompts of the conversation, the results since the last one, and how the

@@ -12,6 +12,8 @@ const OWN_TAGS: &[&str] = &[
     "apps_instructions",
     "plugins_instructions",
     "collaboration_mode",
+    "subagent_notification",
+    "task-notification",
     "local-command-",
     "command-name",
 ];
@@ -83,6 +85,7 @@ mod tests {
             "<environment_context>\n  <cwd>/</cwd>\n</environment_context>",
             "<permissions instructions>",
             "<user_instructions>",
+            "<subagent_notification>\n{}\n</subagent_notification>",
             "# AGENTS.md instructions for /repo",
             "This is the Gemini CLI. We are setting up the context",
             "  ",

@@ -180,10 +180,24 @@ impl Script<'_> {
         (!reply.calls.is_empty()).then_some(reply)
     }
 
+    /// A value with `{{FIELD}}` in it has what the last result says that is a document with such a field.
+    fn filled(&self, value: &str) -> String {
+        let mut filled = value.to_owned();
+        for result in self.conversation.results.iter().rev() {
+            let Ok(Value::Object(fields)) = serde_json::from_str(result) else { continue };
+            for (name, field) in fields {
+                let field = field.as_str().map_or_else(|| field.to_string(), str::to_owned);
+                filled = filled.replace(&["{{", &name, "}}"].concat(), &field);
+            }
+        }
+        filled
+    }
+
     fn call(&self, directive: &Directive) -> Option<Call> {
-        let (head, tail) = directive.value.split_once('|').unwrap_or((&directive.value, ""));
+        let value = self.filled(&directive.value);
+        let (head, tail) = value.split_once('|').unwrap_or((&value, ""));
         match directive.name.as_str() {
-            "sh" => tools::shell(self.conversation, &directive.value),
+            "sh" => tools::shell(self.conversation, &value),
             "write" => tools::write(self.conversation, head, tail),
             _ => {
                 let arguments = match tail {
@@ -255,7 +269,7 @@ impl Script<'_> {
         if self.has("echo")
             && let Some(result) = conversation.results.last()
         {
-            let result: String = result.chars().take(400).collect();
+            let result: String = result.chars().take(2_000).collect();
             text.extend([" last='", &result, "'"]);
         }
         for act in self.acts().0.iter().filter(|act| self.call(act.directive).is_none()) {
@@ -336,6 +350,14 @@ mod tests {
         let last = reply(&conversation, &memory);
         assert_eq!((last.first.clone(), last.calls.len()), (wait(8), 0));
         assert!(last.whole_text().ends_with("results=2 first='' last='2'"), "{}", last.whole_text());
+    }
+
+    #[test]
+    fn a_call_with_what_came_before() {
+        let mut conversation = asked(r#"[[sh:one]] [[call:wait|{"ids":["{{id}}"]}]]"#);
+        conversation.gave(r#"{"id":"a7","n":1}"#.into());
+        let reply = reply(&conversation, &Memory::default());
+        assert_eq!(reply.calls[0].arguments, json!({"ids": ["a7"]}));
     }
 
     #[test]

@@ -15,7 +15,8 @@ fn request(prompt: &str, stream: bool) -> Value {
             {"type": "function", "name": "exec_command", "parameters": {"type": "object",
                 "properties": {"cmd": {"type": "string"}}}},
             {"type": "custom", "name": "apply_patch", "format": {"type": "grammar"}},
-            {"type": "namespace", "name": "other"}]})
+            {"type": "namespace", "name": "agents", "tools": [
+                {"type": "function", "name": "spawn", "parameters": {"type": "object"}}]}]})
 }
 
 /// The names of the events, and the last event's response. The numbers must have no gap.
@@ -101,6 +102,18 @@ fn functions_and_free_text() {
     input.extend([item, output]);
     let (_, last) = followed(&ask(&server, "/v1/responses", &body));
     assert_eq!(last["output"][0]["content"][0]["text"], "FAKE-OK users=1 results=2 first=''");
+}
+
+#[test]
+fn a_tool_of_a_namespace() {
+    let server = ModelServer::start();
+    let prompt = r#"[[call:agents.spawn|{"task":"x"}]]"#;
+    let (_, last) = followed(&ask(&server, "/v1/responses", &request(prompt, true)));
+    let item = &last["output"][0];
+    assert_eq!((&item["namespace"], &item["name"]), (&json!("agents"), &json!("spawn")));
+    assert_eq!(item["arguments"], r#"{"task":"x"}"#);
+    let tools = server.requests()[0].conversation.clone().unwrap().tools;
+    assert_eq!(tools.last().unwrap().name, "agents.spawn");
 }
 
 #[test]

@@ -53,3 +53,17 @@ fn mishaps_that_pass() {
         assert_eq!(result(&ran)["result"], "FAKE-OK users=1 results=0 first=''", "{ran:#?}");
     }
 }
+
+#[test]
+fn a_child_of_its_own() {
+    let model = ModelServer::start();
+    let prompt = r#"parent [[call:Agent|{"description":"d","prompt":"child [[say:CHILD]]",
+        "subagent_type":"general-purpose","run_in_background":false}]] [[echo]]"#;
+    let ran = home(&model).run(prompt).ended(0);
+    let result = result(&ran);
+    assert!(result["result"].as_str().unwrap().contains("CHILD users=1 results=0 first='child'"), "{ran:#?}");
+    assert_eq!(
+        (&result["subagent_stats"]["spawned"], &result["subagent_stats"]["completed"]),
+        (&1.into(), &1.into())
+    );
+}

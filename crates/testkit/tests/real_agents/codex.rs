@@ -1,6 +1,6 @@
 //! Codex, `exec --json`.
 
-use subagent_testkit::real_agents::Ran;
+use subagent_testkit::real_agents::{Ran, run};
 use subagent_testkit::{Agent, AgentHome, ModelServer, RealAgents};
 
 fn home(model: &ModelServer) -> AgentHome {
@@ -34,6 +34,18 @@ fn a_file_and_a_command() {
 }
 
 #[test]
+fn a_patch_where_the_model_has_the_tool_for_it() {
+    let model = ModelServer::start();
+    let home = home(&model);
+    let mut command = home.command(["exec", "--model", "gpt-5.5", "--json", "--skip-git-repo-check"]);
+    command.arg("[[write:a.txt|one\ntwo]]");
+    let ran = run(command).ended(0);
+    assert_eq!(std::fs::read_to_string(home.work().join("a.txt")).unwrap(), "one\ntwo\n");
+    let changed = ran.of_type("item.completed").iter().any(|line| line["item"]["type"] == "file_change");
+    assert!(changed, "{ran:#?}");
+}
+
+#[test]
 fn a_key_that_is_refused() {
     let model = ModelServer::start();
     let ran = home(&model).run("[[status:401]]").ended(1);
@@ -56,4 +68,15 @@ fn mishaps_that_pass() {
         let ran = home(&model).run(mishap).ended(0);
         assert_eq!(messages(&ran).last().unwrap(), "FAKE-OK users=1 results=0 first=''", "{ran:#?}");
     }
+}
+
+#[test]
+fn a_child_of_its_own() {
+    let model = ModelServer::start();
+    let prompt = r#"parent [[call:multi_agent_v1.spawn_agent|{"message":"child [[say:CHILD]]"}]]
+        [[call:multi_agent_v1.wait_agent|{"targets":["{{agent_id}}"]}]] [[echo]]"#;
+    let ran = home(&model).run(prompt).ended(0);
+    let text = messages(&ran).last().unwrap().to_string();
+    assert!(text.contains("CHILD users=1 results=0 first='child'"), "{ran:#?}");
+    assert!(!ran.of_type("item.completed").iter().all(|line| line["item"]["type"] != "collab_tool_call"));
 }

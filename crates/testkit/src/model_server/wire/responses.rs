@@ -12,10 +12,15 @@ pub(super) fn read(body: &Value) -> Conversation {
     read.system += body["instructions"].as_str().unwrap_or_default();
     read.schema = body.pointer("/text/format/schema").cloned();
     for tool in list(&body["tools"]) {
-        // A namespace holds tools that are called by another name.
-        if tool["type"] != "namespace" {
+        // Tools in a namespace are called by both names.
+        let (within, tools) = match tool["type"].as_str() {
+            Some("namespace") => (tool["name"].as_str(), list(&tool["tools"])),
+            _ => (None, std::slice::from_ref(tool)),
+        };
+        for tool in tools {
             let name = tool["name"].as_str().or_else(|| tool["type"].as_str()).unwrap_or_default();
-            read.offer(name, tool["type"] == "custom", &tool["parameters"]);
+            let name = within.map_or_else(|| name.to_owned(), |within| format!("{within}.{name}"));
+            read.offer(&name, tool["type"] == "custom", &tool["parameters"]);
         }
     }
     if let Some(text) = body["input"].as_str() {
@@ -135,7 +140,16 @@ impl Writer<'_> {
             ("function_call", "fc", "arguments")
         };
         let id = self.id(prefix);
-        let item = |status: &str, value: &str| json!({"type": kind, "id": id, "call_id": call_id, "name": call.name, key: value, "status": status});
+        let split = call.name.split_once('.');
+        let name = split.map_or(call.name.as_str(), |(_, name)| name);
+        let item = |status: &str, value: &str| {
+            let mut item = json!({"type": kind, "id": id, "call_id": call_id, "name": name, key: value});
+            item["status"] = status.into();
+            if let Some((within, _)) = split {
+                item["namespace"] = within.into();
+            }
+            item
+        };
         let value = match &call.arguments {
             Value::String(text) if call.free => text.clone(),
             other => other.to_string(),

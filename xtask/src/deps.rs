@@ -120,9 +120,9 @@ const TESTKIT: &str = "subagent-testkit";
 /// Foreign crates that have a home, and stay there.
 const HOMES: &[(&[&str], &[&str])] = &[
     (&["rusqlite", "libsqlite3-sys"], &["subagent-store-sqlite"]),
-    (&["axum", "tower", "tower-http"], &["subagent-api"]),
+    (&["axum", "tower", "tower-http"], &["subagent-api", TESTKIT]),
     (&["hyper", "hyper-util", "http-body-util"], &["subagent-client", "subagent-api"]),
-    (&["clap", "clap_complete", "clap_mangen"], &["subagent-cli", "xtask"]),
+    (&["clap", "clap_complete", "clap_mangen"], &["subagent-cli", TESTKIT, "xtask"]),
     (&["miette", "indicatif"], &["subagent-cli"]),
     (&["tracing-subscriber"], &["subagent-cli"]),
     (&["jsonschema"], &["subagent-runtime"]),

@@ -3,6 +3,7 @@
 //! second binary, `xtask-project`, which is built on demand.
 #![expect(clippy::print_stderr, reason = "a task runner talks to its terminal; it is no library")]
 
+mod agents;
 mod binaries;
 mod demo;
 mod deps;
@@ -42,6 +43,8 @@ enum Task {
     Build,
     /// Look for the tools the checks need, and install what is missing
     Setup,
+    /// Install the real agents that tests run, in pinned versions, through npm
+    Agents(agents::Options),
     /// Set everything up and show the main job on this repository: children at work, a daemon killed in the middle
     Demo,
     /// Run every check, then the tests; the summary of the tests comes last
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Task::Shim { profile } => binaries::shim(&profile),
         Task::Build => binaries::build(),
         Task::Setup => setup::run(),
+        Task::Agents(options) => agents::run(&options),
         Task::Demo => demo::run(),
         Task::Test(options) => test::run(&options),
         Task::Gen { check } => project::generate(check),

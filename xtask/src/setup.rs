@@ -108,7 +108,8 @@ fn tool(name: &str, version: &str) -> Result<()> {
     ))
 }
 
-fn on_path(name: &str) -> bool {
+/// Whether there is such a program.
+pub(crate) fn on_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }

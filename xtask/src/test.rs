@@ -1,11 +1,11 @@
 //! Every check, in the order in which a failure is cheapest to learn, with the tests last: their summary is
 //! what a reader of the log finds at its end.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::problem::Result;
 use crate::steps::{self, Steps};
-use crate::{binaries, deps, metadata, msrv, project, setup};
+use crate::{agents, binaries, deps, metadata, msrv, project, setup};
 
 /// What to run.
 #[derive(Args)]
@@ -16,9 +16,26 @@ pub(crate) struct Options {
     /// Format, lints and tests only
     #[arg(long, conflicts_with = "long")]
     quick: bool,
+    /// Which real agents are run; the first few, unless it is to be quick
+    #[arg(long, value_enum, value_name = "WHICH")]
+    agents: Option<Agents>,
     /// Run only the tests that this nextest expression selects
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
+}
+
+/// Real agents that are installed and run.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Agents {
+    None,
+    First,
+    All,
+}
+
+impl Options {
+    fn agents(&self) -> Agents {
+        self.agents.unwrap_or(if self.quick { Agents::None } else { Agents::First })
+    }
 }
 
 /// Runs the checks and then the tests.
@@ -37,6 +54,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         steps.run("deny", deny)?;
         steps.run("docs", docs)?;
         steps.run("shim", || binaries::shim("shim"))?;
+    }
+    if options.agents() != Agents::None {
+        steps.run("agents", || agents::install(options.agents() == Agents::All))?;
     }
     steps.run("compile", compile)?;
     if !options.quick {
@@ -102,6 +122,25 @@ fn compile() -> Result<()> {
     )
 }
 
+/// Which tests to run. Those of real agents have `real_` in front of the name of their binary, the ones of the agents
+/// that a full test leaves out `real_more`.
+fn selected(options: &Options) -> Option<String> {
+    let left_out = match options.agents() {
+        Agents::All => return options.filter.clone(),
+        // Who names tests and says nothing of agents means these tests.
+        Agents::None if options.agents.is_none() && options.filter.is_some() => {
+            return options.filter.clone();
+        }
+        Agents::None => {
+            eprintln!("    left out: real agents; `cargo xtask test` runs them");
+            "/^real_/"
+        }
+        Agents::First => "real_more",
+    };
+    let others = format!("!binary({left_out})");
+    Some(options.filter.as_ref().map_or(others.clone(), |filter| format!("({filter}) & {others}")))
+}
+
 fn tests(options: &Options) -> Result<()> {
     let programs = metadata::workspace()?.target_directory.join("debug");
     let mut command = steps::cargo(&metadata::root());
@@ -111,8 +150,8 @@ fn tests(options: &Options) -> Result<()> {
     if options.long {
         command.args(["--profile", "long"]).env("SUBAGENT_TEST_LONG", "1");
     }
-    if let Some(filter) = &options.filter {
-        command.args(["--filterset", filter]);
+    if let Some(filter) = selected(options) {
+        command.args(["--filterset", &filter]);
     }
     steps::run_as_told(&mut command)
 }

@@ -25,6 +25,12 @@ pub fn talker_program() -> &'static Path {
     PROGRAM.get_or_init(|| built("subagent-testkit", "talker"))
 }
 
+/// The scripted model server.
+pub fn model_server_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| built("subagent-testkit", "model-server"))
+}
+
 /// Builds a program and gives its path. Cargo itself decides whether there is anything to do; with
 /// `SUBAGENT_TEST_PROGRAMS` set, programs are taken from that directory as they are.
 fn built(package: &str, name: &str) -> PathBuf {

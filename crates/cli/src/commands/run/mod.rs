@@ -2,6 +2,7 @@
 
 mod policy;
 mod request;
+mod setup;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -130,6 +131,8 @@ pub(crate) struct RunArgs {
     kill_stalled_after: Option<Duration>,
     #[command(flatten)]
     policy: policy::PolicyArgs,
+    #[command(flatten)]
+    setup: setup::SetupArgs,
 }
 
 /// Carries it out.

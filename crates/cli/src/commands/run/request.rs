@@ -6,7 +6,7 @@ use camino::Utf8PathBuf;
 use clap::ValueEnum;
 use subagent_model::request::SpawnRequest;
 use subagent_model::{
-    AgentSetup, ErrorCode, ExecSpec, Mode, OnLoss, PromptVia, ResultFrom, StallPolicy, Talk, TreeBudget,
+    ErrorCode, ExecSpec, Mode, OnLoss, PromptVia, ResultFrom, StallPolicy, Talk, TreeBudget,
 };
 
 use super::RunArgs;
@@ -65,7 +65,7 @@ pub(super) fn result_from(text: &str) -> Result<ResultFrom, String> {
 pub(super) fn build(args: &RunArgs) -> Result<SpawnRequest, Failure> {
     let (env, secret_env) = given::environment(&given::own_environment(), &args.env)?;
     Ok(SpawnRequest {
-        setup: AgentSetup::default(),
+        setup: args.setup.setup()?,
         provider: provider(args)?,
         prompt: prompt(args)?,
         description: args.description.clone(),

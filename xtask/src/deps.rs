@@ -52,6 +52,7 @@ const PLACES: &[Place] = &[
         knows: &["subagent-provider", "subagent-process", "subagent-core", "subagent-model"],
     },
     Place { name: "subagent-hooks", layer: Layer::Port, knows: &["subagent-model"] },
+    Place { name: "subagent-config", layer: Layer::Port, knows: &["subagent-model"] },
     // The ports only: which store and which providers there are is wired by the binary.
     Place {
         name: "subagent-runtime",
@@ -105,6 +106,7 @@ const PLACES: &[Place] = &[
             "subagent-api",
             "subagent-cli",
             "subagent-client",
+            "subagent-config",
             "subagent-core",
             "subagent-model",
             "subagent-runtime",
@@ -126,6 +128,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["miette", "indicatif"], &["subagent-cli"]),
     (&["tracing-subscriber"], &["subagent-cli"]),
     (&["jsonschema"], &["subagent-runtime"]),
+    (&["serde-saphyr", "jsonc-parser"], &["subagent-config"]),
 ];
 
 /// All that the pure layer may use: data, and functions of data.

@@ -269,7 +269,7 @@ impl Catalog {
             }
             ([], None) => {}
             ([first, ..], _) => {
-                let by: Vec<String> = good.iter().map(|it| it.source.to_string()).collect();
+                let by: Vec<String> = good.iter().map(|it| place(&it.source)).collect();
                 let name = first.name.to_string();
                 for (index, one) in good.iter().enumerate() {
                     let others = by.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, by)| by);
@@ -326,8 +326,12 @@ impl Catalog {
 }
 
 fn about(source: &Source, severity: Severity, message: String) -> Diagnostic {
-    let nowhere = Utf8PathBuf::from(format!("({})", source.scope));
-    Diagnostic::new(severity, source.path.as_deref().unwrap_or(&nowhere), message)
+    Diagnostic::new(severity, Utf8Path::new(&place(source)), message)
+}
+
+/// The file, or what stands for it where there is none.
+fn place(source: &Source) -> String {
+    source.path.as_ref().map_or_else(|| format!("({})", source.scope), ToString::to_string)
 }
 
 /// Reads everything at these spots.

@@ -50,10 +50,11 @@ impl<'a> Fields<'a> {
         };
         let kind = node.kind();
         let Value::Map(map) = node.value else {
-            let what = if prefix.is_empty() { "it" } else { prefix.trim_end_matches('.') };
             fields.failed = true;
-            let message = format!("{what} must be a table of fields (key: value), and is {kind}");
-            fields.remarks.push(Diagnostic::error(path, message).at(node.at));
+            let message = format!("it must be a table of fields (key: value), and is {kind}");
+            let remark = Diagnostic::error(path, message).at(node.at);
+            let field = prefix.trim_end_matches('.');
+            fields.remarks.push(if field.is_empty() { remark } else { remark.field(field) });
             return fields;
         };
         for (key, node) in map {

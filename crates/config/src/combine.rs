@@ -14,75 +14,54 @@ use crate::tools::ToolList;
 use crate::words::{Effort, Isolation, MemoryScope, ModelChoice, PermissionMode, Sandbox};
 
 /// What a caller says beside the name of the type and the task.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Call {
     /// Tools; only those that the definition has count.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub tools: Given<ToolList>,
     /// Tools to take away as well.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub disallowed_tools: Given<ToolList>,
     /// Model.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub model: Given<ModelChoice>,
     /// Effort.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub effort: Given<Effort>,
     /// Permission mode, at most that of the definition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
     /// Sandbox, at most that of the definition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
     /// What the run may use.
     pub limits: Limits,
     /// Provider.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// Skills.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub skills: Given<Skills>,
     /// Memory.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub memory: Given<MemoryScope>,
     /// Whether the caller goes on at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<bool>,
     /// Isolation.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub isolation: Given<Isolation>,
     /// With what it begins.
     pub context: ContextOptions,
     /// Types that it may spawn; only those that the definition allows count.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub allowed_subagents: Given<Vec<String>>,
     /// Depth of the tree below it, at most that of the definition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
 }
 
 /// What a child can have at most: what its parent has at this moment. The default is no bound.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ceiling {
     /// Tools of the parent.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub tools: Given<ToolList>,
     /// Tools that were taken away from it.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub disallowed_tools: Given<ToolList>,
     /// Its permission mode.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
     /// Its sandbox.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
     /// Types that it may spawn.
-    #[serde(skip_serializing_if = "Given::is_omitted")]
     pub allowed_subagents: Given<Vec<String>>,
     /// Levels that are left below the child.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
 }
 

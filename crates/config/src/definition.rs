@@ -127,14 +127,11 @@ pub struct Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let trust = if self.trusted { "" } else { ", not trusted" };
         match &self.path {
-            Some(path) => write!(f, "{path}")?,
-            None => write!(f, "({})", self.scope)?,
+            Some(path) => write!(f, "{path} ({}{trust})", self.dialect),
+            None => write!(f, "({}{trust})", self.scope),
         }
-        if !self.trusted {
-            f.write_str(" (not trusted)")?;
-        }
-        Ok(())
     }
 }
 

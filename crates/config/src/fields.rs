@@ -57,10 +57,10 @@ impl<'a> Fields<'a> {
             fields.remarks.push(if field.is_empty() { remark } else { remark.field(field) });
             return fields;
         };
+        let mut spelled: BTreeMap<String, String> = BTreeMap::new();
         for (key, node) in map {
             let canonical = canonical(&key.text);
-            let twin = fields.entries.iter().find(|(other, _)| *other == canonical);
-            if let Some(twin) = twin.map(|(_, entry)| entry.key.text.clone()) {
+            if let Some(twin) = spelled.insert(canonical.clone(), key.text.clone()) {
                 fields.refuse_at(key.at, &key.text, format!("it is the same field as `{twin}`"));
                 continue;
             }
@@ -100,6 +100,12 @@ impl<'a> Fields<'a> {
             }
         }
         found
+    }
+
+    /// Takes everything: the names as the file spells them.
+    pub(crate) fn take_all(&mut self) -> Vec<(String, Entry)> {
+        let all = std::mem::take(&mut self.entries);
+        all.into_iter().map(|(_, entry)| (entry.key.text.clone(), entry)).collect()
     }
 
     /// Looks at an entry without taking it.
@@ -323,7 +329,9 @@ impl<'a> Fields<'a> {
             value if is_none(value) => return Given::Nothing,
             Value::Text(text) => {
                 for word in commas(text).into_iter().filter(|word| !word.is_empty()) {
-                    add(&mut words, word);
+                    if words.len() <= ITEMS {
+                        add(&mut words, word);
+                    }
                 }
             }
             Value::List(items) => {

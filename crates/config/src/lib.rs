@@ -34,6 +34,7 @@ pub use definition::{
     AgentDefinition, ContextOptions, Dialect, Field, Limits, McpServer, Prompt, Scope, Skills, Source,
 };
 pub use diagnostic::{Diagnostic, Position, Severity};
+pub use dialect::claude_agents;
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use given::Given;
 pub use known::Known;

@@ -105,7 +105,7 @@ pub(crate) struct Spot {
     /// Spots of one rank are one place: a name may stand there once. A lower one comes first.
     pub(crate) rank: usize,
     pub(crate) trusted: bool,
-    /// Links may not lead out of this directory.
+    /// Links may not lead out of this directory, which is written without any.
     pub(crate) fence: Option<Utf8PathBuf>,
     pub(crate) what: What,
 }
@@ -178,7 +178,8 @@ impl Places {
             add(Scope::Managed, dialect, true, None, contents(dialect, home));
         }
         if let Some(project) = &self.project {
-            let trusted = self.trusts(&project.root);
+            let fence = real(&project.root);
+            let trusted = self.trusted.iter().any(|trusted| fence.starts_with(real(trusted)));
             let own: Vec<Utf8PathBuf> =
                 self.user.each().chain(self.managed.each()).map(|(_, home)| real(home)).collect();
             for at in project.levels() {
@@ -189,7 +190,7 @@ impl Places {
                         let (What::Directory { path, .. } | What::Table { path }) = what;
                         path.parent().is_none_or(|parent| parent == at || !own.contains(&real(parent)))
                     });
-                    add(Scope::Project, dialect, trusted, Some(&project.root), all);
+                    add(Scope::Project, dialect, trusted, Some(&fence), all);
                 }
             }
         }
@@ -197,11 +198,6 @@ impl Places {
             add(Scope::User, dialect, true, None, contents(dialect, home));
         }
         spots
-    }
-
-    fn trusts(&self, root: &Utf8Path) -> bool {
-        let root = real(root);
-        self.trusted.iter().any(|trusted| root.starts_with(real(trusted)))
     }
 }
 

@@ -108,7 +108,8 @@ impl Walk<'_> {
             if path.extension() != Some(ending) {
                 continue;
             }
-            if !self.within(&path) {
+            // The directory was looked at before, so that only a link can lead elsewhere.
+            if path.is_symlink() && !self.within(&path) {
                 self.leads_out(&path);
                 continue;
             }
@@ -122,7 +123,7 @@ impl Walk<'_> {
 
     /// Whether the real place of a path is where the project is.
     fn within(&self, path: &Utf8Path) -> bool {
-        self.spot.fence.as_ref().is_none_or(|fence| real(path).starts_with(real(fence)))
+        self.spot.fence.as_ref().is_none_or(|fence| real(path).starts_with(fence))
     }
 
     fn leads_out(&mut self, path: &Utf8Path) {
@@ -182,7 +183,7 @@ pub(crate) fn decoded(path: &Utf8Path, bytes: &[u8]) -> Result<String, Diagnosti
 /// A file that another one points to, relative to it, within the same fence.
 pub(crate) fn beside(spot: &Spot, from: &Utf8Path, to: &Utf8Path) -> Result<(Utf8PathBuf, String), String> {
     let path = from.parent().unwrap_or(from).join(to);
-    if spot.fence.as_ref().is_some_and(|fence| !real(&path).starts_with(real(fence))) {
+    if spot.fence.as_ref().is_some_and(|fence| !real(&path).starts_with(fence)) {
         return Err(format!("{to} is not in the project; it is not read"));
     }
     match text(&path) {

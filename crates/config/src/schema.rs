@@ -4,12 +4,57 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::words::{ContextStart, Isolation, MemoryScope, PermissionMode, PromptMode, Sandbox, Visibility};
 
 /// The JSON Schema of the header of `.subagent/agents/*.md`.
 pub fn agent_file() -> Schema {
-    schema_for!(AgentFile)
+    let mut schema = schema_for!(AgentFile);
+    for key in NEVER_EMPTY {
+        if let Some(field) = schema.pointer_mut(&format!("/properties/{key}")) {
+            without_null(field);
+        }
+    }
+    for key in OR_NONE {
+        if let Some(Value::Array(any)) = schema.pointer_mut(&format!("/properties/{key}/anyOf")) {
+            any.push(json!({"const": "none"}));
+        }
+    }
+    schema
+}
+
+/// Fields in which an empty one has no meaning.
+const NEVER_EMPTY: &[&str] = &[
+    "name",
+    "display_name",
+    "description",
+    "prompt_mode",
+    "permission_mode",
+    "sandbox",
+    "provider",
+    "command",
+    "background",
+    "max_depth",
+    "visibility",
+];
+
+/// Fields of words that may be `none` as well.
+const OR_NONE: &[&str] = &["memory", "isolation"];
+
+/// Takes out that a field may be null.
+fn without_null(field: &mut Value) {
+    let Value::Object(field) = field else { return };
+    if let Some(Value::Array(kinds)) = field.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        if let [only] = kinds.as_slice() {
+            let only = only.clone();
+            field.insert(String::from("type"), only);
+        }
+    }
+    if let Some(Value::Array(any)) = field.get_mut("anyOf") {
+        any.retain(|one| one.get("type") != Some(&json!("null")));
+    }
 }
 
 /// The header of an agent definition file of subagent. An empty field and the word `none` say that there is none; a field
@@ -64,7 +109,7 @@ struct AgentFile {
     /// Servers of the Model Context Protocol: names, or a table of servers.
     mcp_servers: Option<Servers>,
     /// Hooks.
-    hooks: Option<BTreeMap<String, serde_json::Value>>,
+    hooks: Option<BTreeMap<String, Value>>,
     /// Where it keeps its memory.
     memory: Option<MemoryScope>,
     /// Whether the caller goes on at once.
@@ -157,8 +202,8 @@ enum EffortName {
 #[serde(untagged)]
 #[expect(dead_code, reason = "it is never made: it describes")]
 enum Servers {
-    Table(BTreeMap<String, serde_json::Value>),
-    List(Vec<serde_json::Value>),
+    Table(BTreeMap<String, Value>),
+    List(Vec<Value>),
     Text(String),
 }
 

@@ -6,7 +6,7 @@ use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 use subagent_model::PolicyWord;
 
-use crate::definition::{AgentDefinition, Dialect};
+use crate::definition::{AgentDefinition, Dialect, Limits};
 use crate::fields::{Fields, join};
 use crate::given::Given;
 use crate::words::{PermissionMode, Sandbox, Visibility};
@@ -19,9 +19,17 @@ pub(crate) fn hold_back(it: &mut AgentDefinition, fields: &mut Fields<'_>) {
     let mut dropped = |names: &[&str], what: &str| {
         fields.warn_about(names, format!("{what} until the project is trusted"));
     };
-    if it.hooks.value().is_some() {
-        it.hooks = Given::Nothing;
-        dropped(&["hooks"], "hooks are ignored");
+    // To have none of the hooks that there are is power too: some of them stand guard.
+    if !it.hooks.is_omitted() {
+        it.hooks = Given::Omitted;
+        dropped(&["hooks"], "what it says about hooks is ignored");
+    }
+    if it.isolation.is_nothing() {
+        it.isolation = Given::Omitted;
+        dropped(&["isolation"], "to have no isolation is ignored");
+    }
+    for names in limited(&mut it.limits) {
+        dropped(names, "to have no limit is ignored");
     }
     if let Given::Value(servers) = &mut it.mcp_servers
         && servers.iter().any(|server| server.config.is_some())
@@ -70,6 +78,26 @@ pub(crate) fn hold_back(it: &mut AgentDefinition, fields: &mut Fields<'_>) {
         it.extra.clear();
         dropped(&[&first], &what);
     }
+}
+
+/// Takes back that there is no limit, and says of which fields.
+fn limited(limits: &mut Limits) -> Vec<&'static [&'static str]> {
+    fn one<T>(limit: &mut Given<T>) -> bool {
+        let without = limit.is_nothing();
+        if without {
+            *limit = Given::Omitted;
+        }
+        without
+    }
+    let all: [(bool, &'static [&'static str]); 6] = [
+        (one(&mut limits.max_turns), &["max_turns", "steps", "max_steps", "turn_budget"]),
+        (one(&mut limits.grace_turns), &["grace_turns", "turn_budget"]),
+        (one(&mut limits.max_tokens), &["max_tokens"]),
+        (one(&mut limits.max_cost_usd), &["max_cost_usd"]),
+        (one(&mut limits.max_tool_calls), &["max_tool_calls"]),
+        (one(&mut limits.timeout_ms), &["timeout", "timeout_ms", "timeout_mins"]),
+    ];
+    all.into_iter().filter(|(without, _)| *without).map(|(_, names)| names).collect()
 }
 
 /// The format of the file of trusted projects.

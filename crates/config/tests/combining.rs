@@ -1,5 +1,8 @@
 //! A definition and a call: rows DEF-03, DEF-08, DEF-09 and DEF-10 as tests.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "a test binary has no readers from outside")]
+
 mod common;
 
 use common::{World, one, words};
@@ -270,12 +273,6 @@ fn def_10_no_type_means_no_tools_and_no_other_type() {
     assert!(
         !combine(&one(&catalog, "narrow"), &Call::default(), &Ceiling::default()).effective.permits("Read")
     );
-}
-
-#[test]
-fn a_call_with_a_misspelt_field_is_refused() {
-    serde_json::from_str::<Call>(r#"{"tools": ["Read"], "model": {"named": "x"}}"#).unwrap();
-    serde_json::from_str::<Call>(r#"{"tool": ["Read"]}"#).unwrap_err();
 }
 
 fn given<T: Clone + std::fmt::Debug + 'static>(

@@ -1,5 +1,8 @@
 //! The fixtures of each dialect, read field by field: row DEF-06 as tests, and DEF-15 on the same files.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "a test binary has no readers from outside")]
+
 mod common;
 
 use std::collections::BTreeSet;
@@ -8,9 +11,9 @@ use std::sync::Arc;
 use common::{World, about, fixture_places, fixtures, one, words};
 use serde_json::json;
 use subagent_config::{
-    AgentDefinition, Catalog, ContextOptions, ContextStart, Dialect, Effort, Field, Given, Isolation, Limits,
-    McpServer, MemoryScope, ModelChoice, PermissionMode, PromptMode, Sandbox, Scope, Severity, Skills,
-    ToolList, Visibility,
+    AgentDefinition, Catalog, ContextOptions, ContextStart, Dialect, Effort, Field, Given, Isolation, Known,
+    Limits, McpServer, MemoryScope, ModelChoice, PermissionMode, PromptMode, Sandbox, Scope, Severity,
+    Skills, ToolList, Visibility, claude_agents,
 };
 use subagent_model::{Permissions, PolicyRule, PolicyWord};
 
@@ -350,7 +353,7 @@ fn def_15_what_gives_power_is_held_back_until_the_project_is_trusted() {
     let catalog = Catalog::load(&fixture_places(false));
     let reviewer = one(&catalog, "reviewer");
     assert!(!reviewer.source.trusted);
-    assert_eq!(reviewer.hooks, Given::Nothing);
+    assert_eq!(reviewer.hooks, Given::Omitted);
     assert_eq!(reviewer.mcp_servers, Given::Value(vec![McpServer { name: "shared".into(), config: None }]));
     assert_eq!(reviewer.locks, BTreeSet::new());
     // What keeps it back stays.
@@ -386,8 +389,10 @@ fn def_15_what_gives_power_is_held_back_until_the_project_is_trusted() {
             "poet.md: mcpServers",
             "reviewer.md: hooks",
             "reviewer.md: locks",
+            "reviewer.md: max_tool_calls",
             "reviewer.md: mcp_servers",
             "reviewer.md: permissions",
+            "scout.md: isolation",
             "tester.toml: mcp_servers",
             "tester.toml: model_context_window",
             "tester.toml: sandbox_mode",
@@ -433,4 +438,51 @@ fn def_15_a_link_to_a_trusted_name_is_not_trusted() {
     world.places.trusted = vec![world.root.clone()];
     world.places.project = Some(subagent_config::Project { start: named.clone(), root: named });
     assert!(world.load().get("build").unwrap_err().to_string().contains("is disabled"));
+}
+
+#[test]
+fn def_06_claude_code_in_json() {
+    let json = r#"{
+        "helper": {"description": "Helps.", "prompt": "Help.", "tools": ["Read"], "maxTurns": 3, "color": "red"},
+        "wrong": {"description": "x", "prompt": "y", "maxTurns": "3"},
+        "-bad": {"description": "x", "prompt": "y"}
+    }"#;
+    let (definitions, remarks) = claude_agents(json, &Known::default());
+    assert_eq!(definitions.len(), 1);
+    assert_eq!((definitions[0].prompt.text.as_str(), &definitions[0].tools), ("Help.", &tools(&["Read"])));
+    assert_eq!(definitions[0].source.to_string(), "(runtime)");
+    let remarks: Vec<_> = remarks.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        remarks,
+        [
+            "(runtime):3:66: error: `wrong.maxTurns`: it must be a whole number, and is the text \"3\"",
+            "(runtime):4:17: error: `-bad.name`: a name begins with a letter, a digit or `_` and ends with one, not with '-'",
+        ]
+    );
+    assert_eq!(claude_agents("[", &Known::default()).1.len(), 1);
+    let world = World::new();
+    let mut places = world.places.clone();
+    places.runtime = definitions;
+    assert_eq!(one(&Catalog::load(&places), "helper").source.scope, Scope::Runtime);
+}
+
+#[test]
+fn def_06_origin_and_kind_are_shown() {
+    let of = |name: &str, trusted| one(&Catalog::load(&fixture_places(trusted)), name).source.to_string();
+    assert!(of("doc-writer", true).ends_with(".claude/agents/writer.md (claude)"));
+    assert!(of("poet", false).ends_with(".gemini/agents/poet.md (gemini, not trusted)"));
+    assert_eq!(of("explore", true), "(builtin)");
+}
+
+#[test]
+fn def_15_to_be_without_hooks_limits_and_isolation_is_power_too() {
+    let world = World::new();
+    world.own("free", "hooks: none\nmax_turns: 0\ntimeout: none\nisolation: none");
+    let catalog = world.load();
+    let it = one(&catalog, "free");
+    assert_eq!(
+        (&it.hooks, &it.isolation, &it.limits),
+        (&Given::Omitted, &Given::Omitted, &Limits::default())
+    );
+    assert_eq!(world.told(&catalog).len(), 4);
 }

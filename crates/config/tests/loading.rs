@@ -1,5 +1,8 @@
 //! Loading: rows DEF-01 to DEF-05, DEF-07 and DEF-10 as tests.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "a test binary has no readers from outside")]
+
 mod common;
 
 use std::fs;
@@ -121,7 +124,7 @@ fn def_01_what_is_no_plain_file_is_left_alone() {
 }
 
 #[test]
-fn def_01_a_directory_that_cannot_be_listed_is_told() {
+fn def_01_a_file_where_a_directory_would_be_is_no_fault() {
     let world = World::new();
     world.own("good", "");
     // A file where a directory would be is no fault: other programs have their own files there.
@@ -262,6 +265,14 @@ fn def_02_every_wrong_value_of_a_file_is_told() {
     assert_eq!(told, [("effort", 3), ("max_turns", 5), ("background", 4)]);
 }
 
+fn answer<T>(given: &Given<T>) -> &'static str {
+    match given {
+        Given::Omitted => "omitted",
+        Given::Nothing => "nothing",
+        Given::Value(_) => "value",
+    }
+}
+
 #[test]
 fn def_03_left_out_empty_and_none_stay_apart() {
     let world = World::trusted();
@@ -273,13 +284,6 @@ fn def_03_left_out_empty_and_none_stay_apart() {
     assert_eq!(world.told(&catalog), [""; 0]);
     let answers = |name: &str| {
         let it = one(&catalog, name);
-        fn answer<T>(given: &Given<T>) -> &'static str {
-            match given {
-                Given::Omitted => "omitted",
-                Given::Nothing => "nothing",
-                Given::Value(_) => "value",
-            }
-        }
         [
             answer(&it.tools),
             answer(&it.disallowed_tools),

@@ -1,5 +1,8 @@
 //! The text of prompts, byte for byte: rows DEF-12, DEF-13 and DEF-14 as tests.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "a test binary has no readers from outside")]
+
 mod common;
 
 use std::collections::BTreeMap;

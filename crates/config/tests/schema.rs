@@ -1,5 +1,8 @@
 //! The schema of our own files and the loader agree.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, unreachable_pub, reason = "a test binary has no readers from outside")]
+
 mod common;
 
 use common::{World, fixtures};
@@ -11,12 +14,18 @@ fn validator() -> jsonschema::Validator {
 
 /// Headers as JSON, with whether an editor should find a fault in them.
 const HEADERS: &[(&str, bool)] = &[
-    (r#"{}"#, true),
+    ("{}", true),
     (r#"{"tools": "Read, Grep", "model": null}"#, true),
     (r#"{"tools": [], "effort": 3, "skills": true, "max_turns": "none", "timeout": "10m"}"#, true),
     (r#"{"mcp_servers": ["a", {"b": {"command": "x"}}], "locks": ["model"], "isolation": "worktree"}"#, true),
     (r#"{"context": {"instructions": false}, "permissions": {"rules": [{"say": "deny"}]}}"#, true),
     (r#"{"house_style": "kept"}"#, true),
+    (r#"{"memory": "none", "isolation": null, "hooks": null, "tools": null, "effort": null}"#, true),
+    (r#"{"sandbox": null}"#, false),
+    (r#"{"background": null}"#, false),
+    (r#"{"provider": null}"#, false),
+    (r#"{"max_depth": null}"#, false),
+    (r#"{"visibility": null}"#, false),
     (r#"{"effort": "bananas"}"#, false),
     (r#"{"max_turns": 2.5}"#, false),
     (r#"{"background": "false"}"#, false),

@@ -76,8 +76,7 @@ fn read(input: &Input<'_>, fields: &mut Fields<'_>, mut body: Body) -> Option<Ag
 pub(super) fn table(input: &Input<'_>, root: Node) -> Read {
     let mut read = Read::default();
     let mut outer = Fields::of(input.path, "", root);
-    for (_, spelled, _) in outer.left() {
-        let Some(entry) = outer.take(&[&crate::fields::canonical(&spelled)]) else { continue };
+    for (spelled, entry) in outer.take_all() {
         let mut node = entry.node;
         if let Value::Map(entries) = &mut node.value {
             entries.retain(|(key, _)| key.text != "name");

@@ -90,9 +90,8 @@ pub(super) fn table(input: &Input<'_>, root: Node, beside: &mut dyn FnMut(&Utf8P
     let mut read = Read::default();
     let mut outer = Fields::of(input.path, "", root);
     let Some(mut agents) = outer.table(&["agents"]) else { return read };
-    for (canonical, spelled, _) in agents.left() {
-        let Some(entry) = agents.take(&[&canonical]) else { continue };
-        if SETTINGS.contains(&canonical.as_str()) && !matches!(entry.node.value, Value::Map(_)) {
+    for (spelled, entry) in agents.take_all() {
+        if SETTINGS.contains(&spelled.as_str()) && !matches!(entry.node.value, Value::Map(_)) {
             continue;
         }
         let prefix = format!("agents.{spelled}.");

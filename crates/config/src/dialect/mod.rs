@@ -12,7 +12,7 @@ mod pi;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::definition::{AgentDefinition, Dialect, Source};
+use crate::definition::{AgentDefinition, Dialect, Scope, Source};
 use crate::diagnostic::{Diagnostic, Position, Severity};
 use crate::fields::Fields;
 use crate::front::{self, FrontError};
@@ -147,6 +147,19 @@ pub(crate) fn table(input: &Input<'_>, text: &str, beside: &mut dyn FnMut(&Utf8P
         Dialect::Claude => claude::table(input, root),
         _ => opencode::table(input, root),
     }
+}
+
+/// Definitions as Claude Code takes them with `--agents`: a table of names in JSON. Whoever hands them over is trusted.
+pub fn claude_agents(json: &str, known: &Known) -> (Vec<AgentDefinition>, Vec<Diagnostic>) {
+    let source = Source { path: None, dialect: Dialect::Claude, scope: Scope::Runtime, trusted: true };
+    let path = Utf8Path::new("(runtime)");
+    let input = Input { path, stem: "", source: &source, known };
+    let read = table(&input, json, &mut |_| Err(String::from("there is no file beside it")));
+    let good = read.found.into_iter().filter_map(|found| match found {
+        Found::Good(definition) => Some(*definition),
+        Found::Bad { .. } => None,
+    });
+    (good.collect(), read.remarks)
 }
 
 /// What a file beside another one holds: its path and text, or why it cannot be read.

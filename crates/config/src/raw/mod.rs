@@ -83,6 +83,16 @@ impl Node {
         }
     }
 
+    /// How much text is in it.
+    fn text_bytes(&self) -> usize {
+        match &self.value {
+            Value::Text(text) => text.len(),
+            Value::List(items) => items.iter().map(Self::text_bytes).sum(),
+            Value::Map(entries) => entries.iter().map(|(key, node)| key.text.len() + node.text_bytes()).sum(),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 0,
+        }
+    }
+
     /// A value made by the program.
     pub(crate) fn text(at: Position, text: impl Into<String>) -> Self {
         Self { at, value: Value::Text(text.into()) }

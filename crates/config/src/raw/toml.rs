@@ -5,6 +5,9 @@ use toml::de::{DeTable, DeValue};
 use super::{Key, NODES, Node, Syntax, Value};
 use crate::diagnostic::Position;
 
+/// A line so long that columns are counted in bytes.
+const LONG_LINE: usize = 2_000;
+
 /// Reads a document.
 pub(crate) fn read(text: &str) -> Result<Node, Syntax> {
     let table = DeTable::parse(text).map_err(|error| Syntax {
@@ -78,7 +81,9 @@ impl<'a> Places<'a> {
     fn at(&self, byte: usize) -> Position {
         let line = self.lines.partition_point(|start| *start <= byte);
         let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
-        let column = self.text.get(start..byte).map_or(0, |before| before.chars().count());
+        let before = self.text.get(start..byte).unwrap_or_default();
+        // Nobody counts the characters of such a line, and doing so for each value would take long.
+        let column = if before.len() > LONG_LINE { before.len() } else { before.chars().count() };
         Position::counted(line.max(1), column + 1)
     }
 }

@@ -8,6 +8,9 @@ use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, Spanned};
 use super::{DEPTH, Key, NODES, Node, Syntax, Value};
 use crate::diagnostic::Position;
 
+/// The most text of a header once its anchors are expanded.
+const MAX_TEXT_BYTES: usize = 4 * crate::front::MAX_HEADER_BYTES;
+
 /// Reads a header. An empty one is a table without entries.
 pub(crate) fn read(text: &str) -> Result<Node, Syntax> {
     let options = serde_saphyr::options! {
@@ -38,6 +41,10 @@ pub(crate) fn read(text: &str) -> Result<Node, Syntax> {
     let root: Spanned<Raw> =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| syntax(text, &error))?;
     let node = node(root);
+    if node.text_bytes() > MAX_TEXT_BYTES {
+        let message = String::from("its anchors make it too large");
+        return Err(Syntax { at: Some(Position::START), message });
+    }
     Ok(match node.value {
         Value::Null => Node { value: Value::Map(Vec::new()), ..node },
         _ => node,

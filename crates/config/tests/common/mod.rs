@@ -1,5 +1,5 @@
 //! A world on disk for the loader: a home, a configuration directory and a project, each written by the test.
-#![allow(dead_code, reason = "every test program uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fs;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use camino::{Utf8Path, Utf8PathBuf};
 use subagent_config::{AgentDefinition, Catalog, Diagnostic, Homes, Places, Project};
 
 /// Directories that are removed at the end of the test.
-pub(crate) struct World {
+pub struct World {
     _directory: tempfile::TempDir,
-    pub(crate) root: Utf8PathBuf,
-    pub(crate) places: Places,
+    pub root: Utf8PathBuf,
+    pub places: Places,
 }
 
 impl World {
     /// An empty home beside an empty project, which is not trusted.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = Utf8PathBuf::from_path_buf(directory.path().canonicalize().unwrap()).unwrap();
         for path in ["home", "config", "project/.git", "project/deep/er"] {
@@ -31,14 +31,14 @@ impl World {
     }
 
     /// The same, trusted.
-    pub(crate) fn trusted() -> Self {
+    pub fn trusted() -> Self {
         let mut world = Self::new();
         world.places.trusted = vec![world.root.join("project")];
         world
     }
 
     /// Writes a file.
-    pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) -> Utf8PathBuf {
+    pub fn write(&self, path: &str, text: impl AsRef<[u8]>) -> Utf8PathBuf {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -46,33 +46,33 @@ impl World {
     }
 
     /// Writes a definition of ours into the project.
-    pub(crate) fn own(&self, name: &str, header: &str) -> Utf8PathBuf {
+    pub fn own(&self, name: &str, header: &str) -> Utf8PathBuf {
         self.write(&format!("project/.subagent/agents/{name}.md"), own(header))
     }
 
-    pub(crate) fn load(&self) -> Catalog {
+    pub fn load(&self) -> Catalog {
         Catalog::load(&self.places)
     }
 
     /// Remarks about the files of this world, with paths that are the same every time.
-    pub(crate) fn told(&self, catalog: &Catalog) -> Vec<String> {
+    pub fn told(&self, catalog: &Catalog) -> Vec<String> {
         let told = catalog.diagnostics().iter().map(ToString::to_string);
         told.map(|remark| remark.replace(&format!("{}/", self.root), "")).collect()
     }
 }
 
 /// The text of a definition of ours.
-pub(crate) fn own(header: &str) -> String {
+pub fn own(header: &str) -> String {
     format!("---\ndescription: Does something.\n{header}\n---\nDo it.\n")
 }
 
 /// The directory of the fixtures.
-pub(crate) fn fixtures() -> Utf8PathBuf {
+pub fn fixtures() -> Utf8PathBuf {
     Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
 /// The project of the fixtures.
-pub(crate) fn fixture_places(trusted: bool) -> Places {
+pub fn fixture_places(trusted: bool) -> Places {
     let root = fixtures().join("project");
     Places {
         trusted: if trusted { vec![root.clone()] } else { Vec::new() },
@@ -82,7 +82,7 @@ pub(crate) fn fixture_places(trusted: bool) -> Places {
 }
 
 /// The only definition of this name.
-pub(crate) fn one(catalog: &Catalog, name: &str) -> Arc<AgentDefinition> {
+pub fn one(catalog: &Catalog, name: &str) -> Arc<AgentDefinition> {
     match catalog.get(name) {
         Ok(definition) => Arc::clone(definition),
         Err(error) => panic!("{error}\n{:#?}", catalog.diagnostics()),
@@ -90,11 +90,11 @@ pub(crate) fn one(catalog: &Catalog, name: &str) -> Arc<AgentDefinition> {
 }
 
 /// Remarks about files whose path ends so.
-pub(crate) fn about<'a>(catalog: &'a Catalog, ending: &str) -> Vec<&'a Diagnostic> {
+pub fn about<'a>(catalog: &'a Catalog, ending: &str) -> Vec<&'a Diagnostic> {
     catalog.diagnostics().iter().filter(|remark| remark.path.as_str().ends_with(ending)).collect()
 }
 
 /// Words as owned texts.
-pub(crate) fn words(words: &[&str]) -> Vec<String> {
+pub fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }

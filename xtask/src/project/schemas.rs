@@ -1,4 +1,4 @@
-//! JSON Schemas of the public data, from the types themselves.
+//! JSON Schemas of the public data and of the files that people write, from the types themselves.
 
 use schemars::{Schema, schema_for};
 use serde::Serialize;
@@ -9,7 +9,8 @@ use crate::problem::{Problem, Result};
 
 /// Adds the schemas.
 pub(crate) fn documents(files: &mut Files) -> Result<()> {
-    let all: [(&str, Schema); 3] = [
+    let all: [(&str, Schema); 4] = [
+        ("agent-file", subagent_config::agent_file_schema()),
         ("event", schema_for!(Event)),
         ("spawn-spec", schema_for!(SpawnSpec)),
         ("subagent-record", schema_for!(SubagentRecord)),

@@ -15,8 +15,8 @@ use subagent_model::{
     Conclusion, ErrorCode, ExecSpec, Mark, Outcome, Problem, PromptVia, Quality, ResultFrom, SpawnSpec, Talk,
 };
 use subagent_provider::{
-    Capabilities, Codec, Job, Launch, ProcessEnd, ProcessLaunch, Provider, StdinPlan, Steering,
-    Verdict, bound,
+    Capabilities, Codec, Job, Launch, ProcessEnd, ProcessLaunch, Provider, StdinPlan, Steering, Verdict,
+    bound,
 };
 
 use crate::lines::Lines;

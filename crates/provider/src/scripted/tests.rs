@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use subagent_model::{
-    Answer, Ask, AttemptKey, AttemptNumber, BoundedText, Capabilities, Choice, ErrorCode, MessageNumber, Requester, RunNumber, SpawnSpec, Steering, Subject,
+    Answer, Ask, AttemptKey, AttemptNumber, BoundedText, Capabilities, Choice, ErrorCode, MessageNumber,
+    Requester, RunNumber, SpawnSpec, Steering, Subject,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;

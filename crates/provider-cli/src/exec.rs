@@ -11,23 +11,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use subagent_model::text::tail_at_boundary;
 use subagent_model::{
-    Cause, Conclusion, ErrorCode, ErrorInfo, ExecSpec, Limit, Mark, Outcome, Problem, PromptVia, Quality,
-    ResultFrom, SpawnSpec, StopInfo, Talk,
+    Conclusion, ErrorCode, ExecSpec, Mark, Outcome, Problem, PromptVia, Quality, ResultFrom, SpawnSpec, Talk,
 };
 use subagent_provider::{
-    Capabilities, Codec, EndReason, Job, Launch, ProcessEnd, ProcessLaunch, Provider, StdinPlan, Steering,
-    Verdict, bound,
+    Capabilities, Codec, Job, Launch, ProcessEnd, ProcessLaunch, Provider, StdinPlan, Steering, Verdict,
+    bound,
 };
 
 use crate::lines::Lines;
 
 /// Longest prompt that may be an argument: Linux allows 128 KiB for a single one, its end mark included.
 const ARGUMENT_BYTES: u64 = 128 * 1024 - 1;
-
-/// Most bytes of the end of standard error that go into a diagnostic.
-const DETAIL_BYTES: usize = 2 * 1024;
 
 /// The file a prompt lies in with [`PromptVia::File`].
 const PROMPT_FILE: &str = "prompt.txt";
@@ -160,19 +155,19 @@ impl Provider for Exec {
 
     fn conclude(&self, job: &Job, end: &ProcessEnd) -> Verdict {
         if speaks_lines(&job.spec) {
-            return ended_unsaid(end);
+            return end.ended_unsaid();
         }
         let from = job.spec.exec.as_ref().map(|exec| exec.result.clone()).unwrap_or_default();
         let output = whole_output(end);
         let picked = pick(&from, &output);
-        let good = end.reason == EndReason::Natural && end.exit.code == Some(0) && end.exit.signal.is_none();
+        let good = end.is_good();
         let (outcome, text) = match (good, picked) {
             (true, Ok(text)) => (Outcome::Completed, text),
             (true, Err(why)) => (
-                error(end, ErrorCode::NoFinalMessage, format!("the program ended well, but {why}")),
+                end.error(ErrorCode::NoFinalMessage, format!("the program ended well, but {why}")),
                 output.clone(),
             ),
-            (false, _) => (bad_end(end), output.clone()),
+            (false, _) => (end.bad_outcome(), output.clone()),
         };
         let completed = outcome == Outcome::Completed;
         let mut marks = Vec::new();
@@ -185,7 +180,7 @@ impl Provider for Exec {
         if !completed && !marks.contains(&Mark::NoOutput) {
             marks.push(Mark::Partial);
         }
-        marks.extend(marks_of_the_tree(end));
+        marks.extend(end.marks_of_the_tree());
         let quality = match (completed, end.stdout_omitted > 0 || end.incomplete.is_some()) {
             (true, false) => Quality::Ok,
             (false, _) if marks.contains(&Mark::NoOutput) => Quality::Unverified,
@@ -199,29 +194,6 @@ impl Provider for Exec {
         };
         Verdict { conclusion: Conclusion { outcome, result, marks, quality, exit: Some(end.exit) }, whole }
     }
-}
-
-/// The end of a child that speaks lines and did not say that it was done. What it said by then is known to the runtime,
-/// and is no result.
-fn ended_unsaid(end: &ProcessEnd) -> Verdict {
-    let good = end.reason == EndReason::Natural && end.exit.code == Some(0) && end.exit.signal.is_none();
-    let outcome = if good {
-        let message = String::from("the program ended well, but did not say that it was done");
-        error(end, ErrorCode::NoFinalMessage, message)
-    } else {
-        bad_end(end)
-    };
-    let mut verdict = Verdict::without_text(outcome);
-    verdict.conclusion.marks = marks_of_the_tree(end);
-    verdict.conclusion.exit = Some(end.exit);
-    verdict
-}
-
-/// What was left behind and what could not be kept.
-fn marks_of_the_tree(end: &ProcessEnd) -> Vec<Mark> {
-    let leftovers = (end.leftovers > 0).then_some(Mark::LeftoversEnded);
-    let incomplete = end.incomplete.is_some().then_some(Mark::OutputIncomplete);
-    leftovers.into_iter().chain(incomplete).collect()
 }
 
 /// Standard output, lossy where it is not UTF-8, with a mark where the middle was left out.
@@ -257,75 +229,6 @@ fn pick(from: &ResultFrom, output: &str) -> Result<String, String> {
                 None => Err(format!("its JSON output has no field {pointer}")),
             }
         }
-    }
-}
-
-/// The outcome of an end that is not good. The status decides, never the text.
-fn bad_end(end: &ProcessEnd) -> Outcome {
-    match end.reason {
-        EndReason::Deadline => return Outcome::Aborted { limit: Limit::Deadline },
-        EndReason::Lease => {
-            return error(
-                end,
-                ErrorCode::Timeout,
-                String::from("no daemon came back before its lease ran out"),
-            );
-        }
-        EndReason::ShimLost => {
-            return error(end, ErrorCode::ShimLost, String::from("its shim was ended from outside"));
-        }
-        // Its signal and code are the stop's doing and no failure of its own.
-        EndReason::Stopped => {
-            let at = end.exit.at.unwrap_or_default();
-            let stop = StopInfo { actor: String::from("its shim"), cause: Cause::Requested, at };
-            return Outcome::Stopped { stop };
-        }
-        EndReason::Natural => {}
-    }
-    if end.out_of_memory {
-        return error(end, ErrorCode::OutOfMemory, String::from("the kernel ended it for want of memory"));
-    }
-    let message = match (end.exit.code, end.exit.signal) {
-        (_, Some(signal)) => format!("ended by signal {signal}{}", signal_name(signal)),
-        (Some(code), None) => format!("exited with code {code}"),
-        (None, None) => String::from("ended, and nobody saw how"),
-    };
-    error(end, ErrorCode::Crashed, message)
-}
-
-fn error(end: &ProcessEnd, code: ErrorCode, message: String) -> Outcome {
-    let stderr = String::from_utf8_lossy(&end.stderr_tail);
-    let tail = tail_at_boundary(stderr.trim_end(), DETAIL_BYTES);
-    let cut = if tail.len() < stderr.trim_end().len() { "[...] " } else { "" };
-    let mut detail = format!("{cut}{tail}");
-    if let Some(incomplete) = &end.incomplete {
-        let _ = write!(detail, "\n({incomplete})");
-    }
-    Outcome::Error {
-        error: ErrorInfo {
-            code,
-            message,
-            detail: Some(detail).filter(|detail| !detail.trim().is_empty()),
-            retryable: matches!(code, ErrorCode::ShimLost | ErrorCode::OutOfMemory | ErrorCode::Timeout),
-            reset_at: None,
-            exit: Some(end.exit),
-        },
-    }
-}
-
-/// The name of a signal in words, for the ones that people meet (signal(7), the numbers that all platforms share).
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        1 => " (SIGHUP)",
-        2 => " (SIGINT)",
-        3 => " (SIGQUIT)",
-        6 => " (SIGABRT)",
-        8 => " (SIGFPE)",
-        9 => " (SIGKILL)",
-        11 => " (SIGSEGV)",
-        13 => " (SIGPIPE)",
-        15 => " (SIGTERM)",
-        _ => "",
     }
 }
 

@@ -2,7 +2,7 @@
 //! the bytes of a vendor's protocol. A codec does no IO. The runtime moves the bytes, and can build a codec's state anew
 //! from the log of what went both ways: so a daemon adopts a conversation in its middle.
 
-use subagent_model::{Answer, Ask, ErrorInfo, MessageNumber, Requester, Timestamp, Usage};
+use subagent_model::{Answer, Ask, ErrorInfo, Limit, MessageNumber, Requester, Timestamp, Usage};
 
 use crate::Job;
 
@@ -146,6 +146,8 @@ pub enum TurnEnd {
     },
     /// It was cancelled.
     Cancelled,
+    /// A limit of its own cut it off.
+    CutOff(Limit),
     /// It failed. The code is one of the classes of provider errors.
     Failed(ErrorInfo),
 }

@@ -6,6 +6,7 @@
 //! in-process provider and the scripted fake.
 
 mod conversation;
+mod ended;
 mod in_process;
 mod launch;
 mod registry;

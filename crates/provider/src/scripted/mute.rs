@@ -41,6 +41,10 @@ pub(super) async fn play(fake: Scripted, begin: Begin, context: TaskContext) -> 
         Some(TurnEnd::Failed(error)) => {
             Err(TaskFailure { message: error.message, retryable: error.retryable, partial: partial() })
         }
+        Some(TurnEnd::CutOff(limit)) => Err(TaskFailure {
+            partial: partial(),
+            ..TaskFailure::new(format!("cut off by a limit: {limit:?}"))
+        }),
         Some(TurnEnd::Cancelled) | None => {
             Err(TaskFailure { partial: partial(), ..TaskFailure::new("cancelled") })
         }

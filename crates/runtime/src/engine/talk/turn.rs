@@ -52,6 +52,11 @@ impl Talk<'_> {
                 let conclusion = self.with_text(Outcome::Stopped { stop });
                 self.turn_over_by(conclusion, true).await;
             }
+            TurnEnd::CutOff(limit) => {
+                // The session is as good as before, and what it has is a part of an answer.
+                let conclusion = self.with_text(Outcome::Aborted { limit });
+                self.turn_over_by(conclusion, false).await;
+            }
             TurnEnd::Failed(error) => {
                 let lasting = matches!(error.code, ErrorCode::Refused | ErrorCode::ContextOverflow);
                 let conclusion = self.with_text(Outcome::Error { error });

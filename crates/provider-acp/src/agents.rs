@@ -1,0 +1,107 @@
+//! The agents that are known by name: how each is started, and in what it differs from what the protocol lets expect.
+//! What stands here was seen on the versions that `docs/adr/0016` names; an agent that is not listed is driven as
+//! `acp`, with its program.
+
+/// An agent that speaks the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agent {
+    /// The name of its provider.
+    pub name: &'static str,
+    /// Its program, looked for on the child's own `PATH`.
+    pub program: &'static str,
+    /// Its arguments.
+    pub args: &'static [&'static str],
+    /// Variables that it needs to be supervised; what the requester set goes before.
+    pub env: &'static [(&'static str, &'static str)],
+    /// How it is installed.
+    pub install: &'static str,
+    /// The mode that its sessions are put into where nobody asks for another and it has that one.
+    pub mode: Option<&'static str>,
+    /// The option before a model on its command line. Without one a model is chosen over the protocol.
+    pub model_option: Option<&'static str>,
+    /// Another process of it can go on with a session.
+    pub resumes: bool,
+    /// It tells all the tokens that a turn used.
+    pub tells_usage: bool,
+    /// It tells what a turn cost.
+    pub tells_cost: bool,
+}
+
+impl Agent {
+    /// Any agent: everything is possible that is told only once it runs, and nothing is counted on that may never be told.
+    pub(crate) const ANY: Self = Self {
+        name: "acp",
+        program: "",
+        args: &[],
+        env: &[],
+        install: "",
+        mode: None,
+        model_option: None,
+        resumes: true,
+        tells_usage: false,
+        tells_cost: false,
+    };
+}
+
+/// The agents known by name.
+pub const AGENTS: &[Agent] = &[
+    Agent {
+        name: "claude-acp",
+        program: "claude-agent-acp",
+        install: "npm install -g @agentclientprotocol/claude-agent-acp (Node 22 or newer)",
+        // By itself it begins in `auto`, which asks its model instead of us.
+        mode: Some("default"),
+        tells_usage: true,
+        tells_cost: true,
+        ..Agent::ANY
+    },
+    Agent {
+        name: "codex-acp",
+        program: "codex-acp",
+        // Its usage is that of the last request of a turn alone: shown, and nothing to hold a limit by.
+        install: "npm install -g @agentclientprotocol/codex-acp",
+        ..Agent::ANY
+    },
+    Agent {
+        name: "dsh",
+        program: "dsh",
+        args: &["acp"],
+        install: "pip install deepseek-harness-runtime-bin, and put its program on PATH as `dsh`",
+        ..Agent::ANY
+    },
+    Agent {
+        name: "gemini",
+        program: "gemini",
+        args: &["--acp"],
+        // Relaunched by itself it ignores signals.
+        env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
+        install: "npm install -g @google/gemini-cli",
+        mode: Some("default"),
+        model_option: Some("-m"),
+        // It announces that it loads sessions, and refuses those of another process.
+        resumes: false,
+        ..Agent::ANY
+    },
+    Agent {
+        name: "opencode",
+        program: "opencode",
+        args: &["acp"],
+        // It must not be replaced while it works.
+        env: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
+        install: "npm install -g opencode-ai",
+        ..Agent::ANY
+    },
+    Agent {
+        name: "pi-acp",
+        program: "pi-acp",
+        install: "npm install -g pi-acp @earendil-works/pi-coding-agent",
+        ..Agent::ANY
+    },
+    Agent {
+        name: "qwen",
+        program: "qwen",
+        args: &["--acp"],
+        install: "npm install -g @qwen-code/qwen-code",
+        ..Agent::ANY
+    },
+];

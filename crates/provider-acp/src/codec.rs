@@ -1,0 +1,359 @@
+//! The codec of one agent: a state machine without IO, clock or randomness.
+//!
+//! It opens the session that is asked for (`opening`), then has at most one prompt at work (`turn`). Everything that it
+//! must know after a daemon died follows from the lines of both directions: orders are carried out by writing them and
+//! then recalling what was written, so that living through a conversation and reading it again come to the same.
+//!
+//! Ids of our requests are numbers that tell what they are: even ones are counted, odd ones are the prompts that are
+//! messages, `2n + 1` for message `n`.
+
+mod asks;
+mod bounds;
+mod failure;
+mod form;
+mod frame;
+mod inner;
+mod opening;
+mod settings;
+mod tools;
+mod turn;
+mod usage;
+mod words;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use subagent_model::text::cut_at_boundary;
+use subagent_model::{MessageNumber, SpawnSpec};
+use subagent_provider::{Codec, Heard, Job, Order, Said, WasTold};
+
+use crate::agents::Agent;
+use asks::Asks;
+use frame::{Frame, NoFrame, code};
+use inner::Below;
+use opening::Announced;
+use settings::{Setting, Settings};
+use turn::Turn;
+use usage::Cost;
+
+/// Most bytes of a line that are shown.
+const EXCERPT_BYTES: usize = 200;
+/// Most remarks of ours about what the agent does.
+const MOST_REMARKS: u8 = 16;
+/// The largest number of a message that an id can be made of: agents keep numbers as doubles.
+const LARGEST_NUMBER: u64 = (1 << 52) - 1;
+
+/// The codec of one conversation over the Agent Client Protocol, version 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Acp {
+    agent: Agent,
+    spec: Option<Arc<SpawnSpec>>,
+    /// The session that is continued.
+    continues: Option<String>,
+    stage: Stage,
+    /// How many even ids are used up.
+    ids: u64,
+    announced: Announced,
+    settings: Settings,
+    /// The session that is spoken in.
+    session: Option<String>,
+    turn: Option<Turn>,
+    /// The first prompt was given: what came before it is of no run.
+    prompted: bool,
+    asks: Asks,
+    below: Below,
+    /// How many subagents of its own it was last said to have at work outside of its turn.
+    background: u32,
+    cost: Cost,
+    model: Option<String>,
+    compaction: Option<String>,
+    remarks: u8,
+    /// What an order made it say, said with what is heard next.
+    due: Vec<Said>,
+}
+
+/// How far the conversation is.
+#[derive(Debug, Clone, PartialEq)]
+enum Stage {
+    /// Nothing was said.
+    New,
+    /// A step of the opening is asked for by the request of this id.
+    Opening { id: u64, step: Step },
+    /// It takes prompts.
+    Open,
+    /// It broke its protocol, or could not be opened.
+    Over,
+}
+
+/// A step of the opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Initialize,
+    Session(How),
+    Set(Setting),
+}
+
+/// How a session is come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    New,
+    Load,
+    Resume,
+    Fork,
+}
+
+impl How {
+    const ALL: [Self; 4] = [Self::New, Self::Load, Self::Resume, Self::Fork];
+
+    fn method(self) -> &'static str {
+        match self {
+            Self::New => words::NEW,
+            Self::Load => words::LOAD,
+            Self::Resume => words::RESUME,
+            Self::Fork => words::FORK,
+        }
+    }
+
+    /// The session is one that there was before.
+    fn continues(self) -> bool {
+        matches!(self, Self::Load | Self::Resume)
+    }
+}
+
+impl Acp {
+    pub(crate) fn of(agent: &Agent) -> Self {
+        Self {
+            agent: *agent,
+            spec: None,
+            continues: None,
+            stage: Stage::New,
+            ids: 0,
+            announced: Announced::default(),
+            settings: Settings::default(),
+            session: None,
+            turn: None,
+            prompted: false,
+            asks: Asks::default(),
+            below: Below::default(),
+            background: 0,
+            cost: Cost::default(),
+            model: None,
+            compaction: None,
+            remarks: 0,
+            due: Vec::new(),
+        }
+    }
+
+    /// The next even id.
+    fn id(&mut self) -> u64 {
+        let id = self.ids.saturating_mul(2);
+        self.ids += 1;
+        id
+    }
+
+    /// An id that was used is not used again.
+    fn used(&mut self, id: u64) {
+        if id.is_multiple_of(2) && id <= LARGEST_NUMBER {
+            self.ids = self.ids.max(id / 2 + 1);
+        }
+    }
+
+    /// It cannot be spoken with any more.
+    fn broken(&mut self, why: String) -> Heard {
+        self.stage = Stage::Over;
+        Heard { said: vec![Said::Broken(why)], reply: vec![] }
+    }
+
+    /// A remark for people about what the agent does; only so many of them.
+    fn remark(&mut self, text: String) -> Vec<Said> {
+        if self.remarks >= MOST_REMARKS {
+            return vec![];
+        }
+        self.remarks += 1;
+        vec![Said::Notice(text)]
+    }
+
+    fn understood(&mut self, line: &[u8]) -> Heard {
+        match frame::read(line) {
+            Ok(Frame::Answer { id, outcome }) => match id.number() {
+                Some(id) => self.answered(id, outcome),
+                None => Heard::default(),
+            },
+            Ok(Frame::Note { method, params }) => self.noted(&method, &params),
+            Ok(Frame::Request { id, method, params }) => self.requested(id, &method, &params),
+            Err(NoFrame::UnnamedRequest) => Heard {
+                said: vec![],
+                reply: frame::refusal(None, code::INVALID_REQUEST, "the id is no number and no short text"),
+            },
+            // A banner, a log line: it is not what matters, and something that matters may still come.
+            Err(NoFrame::Stray) => {
+                let line = String::from_utf8_lossy(&line[..line.len().min(EXCERPT_BYTES)]);
+                let line = cut_at_boundary(line.trim(), EXCERPT_BYTES);
+                let said =
+                    self.remark(format!("it wrote a line that is no message of its protocol: {line:?}"));
+                Heard { said, reply: vec![] }
+            }
+        }
+    }
+
+    fn answered(&mut self, id: u64, outcome: Result<Value, frame::RpcError>) -> Heard {
+        if let Stage::Opening { id: asked, step } = self.stage
+            && asked == id
+        {
+            return self.opened_by(step, outcome);
+        }
+        if self.turn.as_ref().is_some_and(|turn| turn.id == id) {
+            return self.turn_answered(outcome);
+        }
+        Heard::default()
+    }
+
+    fn noted(&mut self, method: &str, params: &Value) -> Heard {
+        match method {
+            "session/update" => Heard { said: self.updated(params), reply: vec![] },
+            "$/cancel_request" => self.request_cancelled(params),
+            _ => Heard::default(),
+        }
+    }
+
+    /// The bytes of an order. Changes nothing: that is done by recalling them.
+    fn bytes_of(&self, order: &Order) -> Result<Vec<u8>, String> {
+        if *order == Order::Close {
+            return Err(String::from("the protocol says it by the end of the input"));
+        }
+        let (Stage::Open, Some(session)) = (&self.stage, &self.session) else {
+            return Err(String::from(match self.stage {
+                Stage::Over => "it has broken its protocol or could not be opened",
+                _ => "its session is not open yet",
+            }));
+        };
+        match order {
+            Order::Steer { .. } => Err(String::from("its protocol has no word for a message into a turn")),
+            Order::Prompt { .. } if self.turn.is_some() => {
+                Err(String::from("it works on a prompt, and takes one at a time"))
+            }
+            Order::Prompt { number, text, .. } => {
+                let id = match number {
+                    None => self.ids * 2,
+                    Some(MessageNumber(number)) if *number <= LARGEST_NUMBER / 2 => number * 2 + 1,
+                    Some(number) => return Err(format!("no id can be made of message {number}")),
+                };
+                Ok(frame::request(id, words::PROMPT, words::Prompt::new(session, text)))
+            }
+            Order::Interrupt if self.turn.is_none() => Err(String::from("it works on nothing")),
+            Order::Interrupt => {
+                let children = self.below.cancellable();
+                let sessions = std::iter::once(session.as_str()).chain(children);
+                let cancels =
+                    sessions.map(|session_id| frame::note(words::CANCEL, words::Cancel { session_id }));
+                Ok(cancels.chain(self.asks.all_cancelled()).flatten().collect())
+            }
+            Order::Answer { key, ask, answer, .. } => self.asks.answer(key, ask, answer),
+            Order::Close => Ok(vec![]),
+        }
+    }
+}
+
+impl Codec for Acp {
+    fn open(&mut self, job: &Job) -> Vec<u8> {
+        self.spec = Some(Arc::clone(&job.spec));
+        self.continues.clone_from(&job.session);
+        let id = self.id();
+        self.stage = Stage::Opening { id, step: Step::Initialize };
+        frame::request(id, words::INITIALIZE, words::Initialize::new(self.continues.as_deref()))
+    }
+
+    fn hear(&mut self, line: &[u8]) -> Heard {
+        if self.stage == Stage::Over || line.trim_ascii().is_empty() {
+            return Heard::default();
+        }
+        let mut said = std::mem::take(&mut self.due);
+        let mut heard = self.understood(line);
+        said.append(&mut heard.said);
+        Heard { said, reply: heard.reply }
+    }
+
+    fn tell(&mut self, order: &Order) -> Result<Vec<u8>, String> {
+        let bytes = self.bytes_of(order)?;
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.recall(line);
+        }
+        Ok(bytes)
+    }
+
+    /// A message into a turn is never taken, and a prompt is taken once it is written.
+    fn acknowledges(&self) -> bool {
+        false
+    }
+
+    fn recall(&mut self, line: &[u8]) -> Vec<WasTold> {
+        let told = match frame::read(line) {
+            Ok(Frame::Request { id, method, params }) => {
+                id.number().and_then(|id| self.recall_request(id, &method, &params))
+            }
+            Ok(Frame::Note { method, params }) if method == words::CANCEL => {
+                let own = params.get("sessionId").and_then(Value::as_str) == self.session.as_deref();
+                if own && let Some(turn) = &mut self.turn {
+                    turn.cancelling = true;
+                }
+                own.then_some(WasTold::Interrupt)
+            }
+            Ok(Frame::Answer { id, outcome: Ok(result) }) => self.recall_answer(id.key(), &result),
+            _ => None,
+        };
+        told.into_iter().collect()
+    }
+}
+
+impl Acp {
+    fn recall_request(&mut self, id: u64, method: &str, params: &Value) -> Option<WasTold> {
+        self.used(id);
+        let session = bounds::name(params.get("sessionId"));
+        if method == words::INITIALIZE {
+            // The job may know by now the session that this conversation opened; what it was to continue stands here.
+            self.continues = bounds::name(params.get("_meta").and_then(|meta| meta.get(words::CONTINUES)));
+            return None;
+        }
+        if method == words::PROMPT {
+            // Whatever of the beginning is lost from the log: it was open then.
+            self.stage = Stage::Open;
+            self.session = session.or(self.session.take());
+            self.prompted = true;
+            self.turn = Some(Turn::new(id));
+            self.calls_over();
+            return Some(match id % 2 {
+                0 => WasTold::Prompt,
+                _ => WasTold::Message(MessageNumber(id / 2)),
+            });
+        }
+        if let Some(how) = How::ALL.into_iter().find(|how| how.method() == method) {
+            let expected = matches!(self.stage, Stage::Opening { id: asked, .. } if asked == id);
+            if !expected && self.stage != Stage::Over {
+                self.stage = Stage::Opening { id, step: Step::Session(how) };
+            }
+        }
+        None
+    }
+
+    fn recall_answer(&mut self, key: String, result: &Value) -> Option<WasTold> {
+        let outcome = result.get("outcome").and_then(|outcome| outcome.get("outcome"));
+        let word = outcome.or_else(|| result.get("action"))?.as_str()?;
+        let waited = self.asks.take(&key).is_some();
+        let cancelling = self.turn.as_ref().is_some_and(|turn| turn.cancelling);
+        match word {
+            "cancelled" | "cancel" if waited && cancelling => {
+                self.due.push(Said::TookBack { key: key.clone() });
+            }
+            "decline" if waited => {
+                let why = String::from("the answer did not fit the form that it wanted, and was declined");
+                let said = self.remark(why);
+                self.due.extend(said);
+            }
+            _ => {}
+        }
+        Some(WasTold::Answer(key))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
+use subagent_model::agents::TypeList;
 use subagent_model::request::{
     AnswerRequest, BudgetRequest, ClaimRequest, GcReply, GcRequest, Health, LogPage, MessageList,
     OpenRequest, Page, RequestList, ResumeRequest, ReturnRequest, RunList, SpawnRequest, SteerReply,
@@ -13,7 +14,7 @@ use subagent_runtime::{AckReply, ResumeReply, SpawnReply};
 use crate::handlers::{
     AckRequest, ActivityList, ActivityQuery, EventList, EventsQuery, Gone, GoneQuery, Inbox, InboxQuery,
     LimitsDocument, ListQuery, Named, OutputQuery, RequestsQuery, ResultQuery, Shown, StopBody, StopQuery,
-    Stopped, TranscriptQuery, WaitQuery, Waited,
+    Stopped, TranscriptQuery, TypesQuery, WaitQuery, Waited,
 };
 use crate::server::ShutdownRequest;
 
@@ -144,6 +145,12 @@ pub fn openapi() -> Value {
             "Read the result of a run; reading it to the end consumes it",
             Some(whole::<ResultQuery>(g)),
             reference::<TextPart>(g),
+        ),
+        get(
+            "/v1/types",
+            "List agent types and providers",
+            Some(whole::<TypesQuery>(g)),
+            reference::<TypeList>(g),
         ),
         get(
             "/v1/subagents/{id}/transcript",

@@ -67,6 +67,7 @@ pub fn router(runtime: Arc<dyn Runtime>, admin: Admin) -> Router {
         .route("/v1/subagents/{id}/usage", get(handlers::usage))
         .route("/v1/subagents/{id}/messages", get(handlers::messages))
         .route("/v1/subagents/{id}/result", get(handlers::result))
+        .route("/v1/types", get(handlers::types))
         .route("/v1/subagents/{id}/transcript", get(handlers::transcript))
         .route("/v1/subagents/{id}/output", get(handlers::output))
         .route("/v1/subagents/{id}/budget", post(handlers::change_budget))

@@ -79,6 +79,7 @@ async fn tour(runtime: &dyn Runtime, caller: &Caller) -> Vec<String> {
         format!("{:?}", runtime.result(caller, id, Some(RunNumber(1)), 2, 100).await),
         format!("{:?}", runtime.output(caller, id, 2, second).await),
         format!("{:?}", runtime.transcript(caller, id, Some("1:2"), 3, second).await),
+        format!("{:?}", runtime.types(caller, "/a b".into(), Some("/x:/y".into()), Some("t&u")).await),
         format!("{:?}", runtime.inbox(caller, 3, second).await),
         format!("{:?}", runtime.inbox_of_all(caller, 3).await),
         format!("{:?}", runtime.claim(caller, claim).await),

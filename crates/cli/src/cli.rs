@@ -6,7 +6,7 @@ use subagent_model::ErrorCode;
 use crate::commands::requests::answering;
 use crate::commands::{
     ack, budget, completions, config, doctor, events, gc, inbox, logs, ls, man, messages, requests, result,
-    resume, run, runs, show, shutdown, status, steer, stop, upgrade, wait,
+    resume, run, runs, show, shutdown, status, steer, stop, types, upgrade, wait,
 };
 use crate::console::Console;
 use crate::daemon::serve;
@@ -71,6 +71,7 @@ enum Command {
     Inbox(inbox::InboxArgs),
     Ack(ack::AckArgs),
     Events(events::EventsArgs),
+    Types(types::TypesArgs),
     Serve(serve::ServeArgs),
     Status(status::StatusArgs),
     Config(config::ConfigArgs),
@@ -106,6 +107,7 @@ impl Cli {
             Command::Inbox(args) => wait_for(inbox::run(args, console)),
             Command::Ack(args) => wait_for(ack::run(args, console)),
             Command::Events(args) => wait_for(events::run(args, console)),
+            Command::Types(args) => wait_for(types::run(args, console)),
             Command::Serve(args) => serve::run(args, console),
             Command::Status(args) => wait_for(status::run(args, console)),
             Command::Config(args) => wait_for(config::run(args, console)),

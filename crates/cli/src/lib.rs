@@ -1,6 +1,7 @@
 //! The `subagent` command: wiring of daemon, client and command line. Data goes to standard output, everything else to
 //! standard error; what a command does lies in `commands`, one file for each.
 
+mod agents;
 mod cli;
 mod commands;
 mod config;

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use camino::Utf8PathBuf;
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use subagent_model::agents::TypeList;
 use subagent_model::request::{
     Activity, AnswerRequest, BudgetRequest, ClaimRequest, GcReply, GcRequest, Health, InboxItem, ListFilter,
     LogPage, MessageList, OpenRequest, Page, QueuePlace, RequestList, ResumeRequest, ReturnRequest, RunList,
@@ -314,6 +316,19 @@ impl Runtime for Client {
                 return Ok(page);
             }
         }
+    }
+
+    async fn types(
+        &self,
+        caller: &Caller,
+        cwd: Utf8PathBuf,
+        path: Option<String>,
+        name: Option<&str>,
+    ) -> Result<TypeList, Problem> {
+        let mut query = vec![format!("cwd={}", encoded(cwd.as_str()))];
+        query.extend(path.map(|path| format!("path={}", encoded(&path))));
+        query.extend(name.map(|name| format!("name={}", encoded(name))));
+        self.call(get(caller, format!("/v1/types?{}", query.join("&")))).await
     }
 
     async fn transcript(

@@ -4,6 +4,7 @@
 //! `subagent-core`), no IO, no clock, no randomness. A change here is a change of a public format: adding an
 //! optional field is minor, removing, renaming or narrowing is major.
 
+pub mod agents;
 pub mod ask;
 pub mod budget;
 pub mod capability;

@@ -28,7 +28,9 @@ pub struct SpawnRequest {
     /// What it is about, in a few words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How the child is driven.
+    /// How the child is driven. Empty: as its agent type says, else by the first agent that is installed, or `exec` where
+    /// a program is given.
+    #[serde(default)]
     pub provider: String,
     /// Agent type; the provider's name when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

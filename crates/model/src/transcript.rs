@@ -167,7 +167,7 @@ pub enum What {
     },
     /// A turn is over.
     TurnEnd {
-        /// `finished`, `cancelled` or `failed`.
+        /// `finished`, `cancelled`, `cut_off` or `failed`.
         end: String,
         /// How it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]

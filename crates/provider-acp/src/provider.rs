@@ -72,6 +72,18 @@ impl Provider for AcpProvider {
         self.agent.name
     }
 
+    fn program(&self) -> Option<&str> {
+        Some(self.agent.program).filter(|program| !program.is_empty())
+    }
+
+    fn install_hint(&self) -> Option<&str> {
+        Some(self.agent.install).filter(|install| !install.is_empty())
+    }
+
+    fn is_agent(&self) -> bool {
+        true
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             // The protocol has no word for a message into a turn.

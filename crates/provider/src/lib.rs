@@ -46,6 +46,22 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
+    /// The program that it looks for on the child's `PATH`, for providers of agents. None where the spec names it, or none
+    /// is needed.
+    fn program(&self) -> Option<&str> {
+        None
+    }
+
+    /// How that program is installed.
+    fn install_hint(&self) -> Option<&str> {
+        None
+    }
+
+    /// It drives an agent: it takes a task in words and can be of an agent type. Others take a type as a mere label.
+    fn is_agent(&self) -> bool {
+        self.program().is_some()
+    }
+
     /// Refuses a spec that it cannot run. Called once, at admission; must not touch the disk or the network.
     fn check(&self, spec: &SpawnSpec) -> Result<(), Problem>;
 

@@ -49,6 +49,7 @@ fn world() -> World {
             child_limits: vec![],
             retention: subagent_runtime::Retention::default(),
             hooks: subagent_runtime::hooks::Hooks::default(),
+            agents: subagent_runtime::AgentFiles::default(),
         };
         let registry = Registry::default().with(Exec).with(Scripted::default());
         let engine = Engine::start(config, store, registry, Some(pool)).await.unwrap();

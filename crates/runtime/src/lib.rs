@@ -7,7 +7,7 @@
 mod engine;
 mod runtime;
 
-pub use engine::{Engine, EngineConfig, Graces, Shutdown, StartError};
+pub use engine::{AgentFiles, Engine, EngineConfig, Graces, Shutdown, StartError, find_program};
 pub use runtime::{AckReply, AckTarget, Caller, EventPage, ResumeReply, Runtime, SpawnReply};
 pub use subagent_core::admission::Limits;
 pub use subagent_core::retention::Policy as Retention;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use camino::Utf8PathBuf;
 use serde::{Deserialize, Serialize};
 use subagent_core::admission::Limits;
+use subagent_model::agents::TypeList;
 use subagent_model::request::{
     Activity, AnswerRequest, BudgetRequest, ClaimRequest, GcReply, GcRequest, Health, InboxItem, ListFilter,
     LogPage, MessageList, OpenRequest, Page, QueuePlace, RequestList, ResumeRequest, ReturnRequest, RunList,
@@ -32,6 +34,9 @@ pub struct SpawnReply {
     pub ended: bool,
     /// True when the idempotency key named this subagent already.
     pub existing: bool,
+    /// What was chosen where nobody said, and what of the agent type or the call was set aside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What a resume gave.
@@ -209,6 +214,16 @@ pub trait Runtime: Send + Sync + 'static {
         from: u64,
         wait: Option<Duration>,
     ) -> Result<LogPage, Problem>;
+
+    /// The agent types that can be asked for in a directory, or the one of this name with its whole definition; and the
+    /// providers, with where their programs are on `path`. `invalid_cwd`; `invalid_request` with the usable names in `ids`.
+    async fn types(
+        &self,
+        caller: &Caller,
+        cwd: Utf8PathBuf,
+        path: Option<String>,
+        name: Option<&str>,
+    ) -> Result<TypeList, Problem>;
 
     /// A page of the transcript of all its attempts, at most 1,000 entries, from the beginning or from `next` of the page
     /// before on. With `wait`, does not return empty before that time unless no more will come. Empty for children that are

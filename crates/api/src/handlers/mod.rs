@@ -8,6 +8,7 @@ mod limits;
 mod requests;
 mod runs;
 mod subagents;
+mod types;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub(crate) use limits::{LimitsDocument, limits, set_limits};
 pub(crate) use requests::{RequestsQuery, answer, requests, revoke};
 pub(crate) use runs::{change_budget, messages, resume, runs, steer};
 pub(crate) use subagents::{ListQuery, Named, Shown, list, named, show, spawn, usage};
+pub(crate) use types::{TypesQuery, types};
 
 use crate::IDEMPOTENCY_HEADER;
 use crate::answer::{Answer, Refused};

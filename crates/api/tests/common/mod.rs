@@ -128,7 +128,7 @@ impl Runtime for Scripted {
     async fn spawn(&self, caller: &Caller, request: SpawnRequest) -> Result<SpawnReply, Problem> {
         let (parent, key, wait) = (&request.parent, &request.idempotency_key, request.wait_ms);
         self.note(caller, ("spawn", &request.prompt, parent, key, wait))?;
-        Ok(SpawnReply { record: self.record(one()), ended: false, existing: false })
+        Ok(SpawnReply { record: self.record(one()), ended: false, existing: false, notes: vec![] })
     }
 
     async fn resume(
@@ -287,6 +287,17 @@ impl Runtime for Scripted {
     ) -> Result<TextPart, Problem> {
         self.note(caller, ("result", id, run, offset, max))?;
         Ok(TextPart { run: RunNumber(1), text: "r".into(), offset, total: offset + 1, next: None })
+    }
+
+    async fn types(
+        &self,
+        caller: &Caller,
+        cwd: camino::Utf8PathBuf,
+        path: Option<String>,
+        name: Option<&str>,
+    ) -> Result<subagent_model::agents::TypeList, Problem> {
+        self.note(caller, ("types", cwd, path, name))?;
+        Ok(subagent_model::agents::TypeList { problems: vec!["p".into()], ..Default::default() })
     }
 
     async fn transcript(

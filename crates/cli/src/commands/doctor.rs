@@ -1,5 +1,7 @@
 //! `subagent doctor`: is everything in place, and what to do where it is not.
 
+mod agents;
+
 use std::io::Read;
 use std::path::Path;
 
@@ -93,6 +95,7 @@ pub(crate) async fn run(_: &DoctorArgs, console: &Console) -> Result<u8, Failure
         }
         Err(failure) => report.failed("paths", &failure),
     }
+    agents::examine(&mut report);
     tell(&report, socket.as_deref(), console);
     let bad = report.checks.iter().any(|check| check.state == State::Bad);
     Ok(if bad { exit::ENDED_BADLY } else { exit::DONE })

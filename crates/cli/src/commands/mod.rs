@@ -28,6 +28,7 @@ pub(crate) mod shutdown;
 pub(crate) mod status;
 pub(crate) mod steer;
 pub(crate) mod stop;
+pub(crate) mod types;
 pub(crate) mod upgrade;
 pub(crate) mod wait;
 mod waiting;

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use super::open_files;
 use subagent_model::ErrorCode;
 use subagent_process::{Containment, LaunchError, LauncherConfig, PoolConfig, ShimLauncher, ShimPool};
-use subagent_provider::{InProcess, Registry};
-use subagent_provider_cli::Exec;
 use subagent_runtime::hooks::Hooks;
 use subagent_runtime::{Engine, EngineConfig, StartError};
 use subagent_store::StoreError;
 use subagent_store_sqlite::{OpenOptions, SqliteStore};
 
+use crate::agents;
 use crate::config::Settings;
 use crate::fail::Failure;
 use crate::paths::Paths;
@@ -63,12 +62,14 @@ pub(super) async fn start(
         child_limits: open_files::raise(),
         retention: settings.retention,
         hooks: Hooks::default(),
+        agents: agents::files(paths),
     };
-    let registry = Registry::default().with(Exec).with(InProcess::default());
-    Engine::start(config, Arc::new(store), registry, Some(pool)).await.map_err(|error| match error {
-        StartError::Store(error) => store_failure(&error, paths),
-        other => Failure::new(ErrorCode::StoreFailed, "the engine cannot start").because(other),
-    })
+    Engine::start(config, Arc::new(store), agents::registry(), Some(pool)).await.map_err(
+        |error| match error {
+            StartError::Store(error) => store_failure(&error, paths),
+            other => Failure::new(ErrorCode::StoreFailed, "the engine cannot start").because(other),
+        },
+    )
 }
 
 /// What every child is told, so that a call within it finds this daemon.

@@ -12,6 +12,7 @@ mod setup;
 mod steering;
 mod stopping;
 mod transcript;
+mod types;
 mod usage;
 
 use std::sync::atomic::Ordering;
@@ -19,10 +20,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use camino::Utf8PathBuf;
 use subagent_core::admission::Limits;
 use subagent_core::delivery::receipts;
 use subagent_core::run::{Command, Phase, Subagent};
 use subagent_core::snapshot::{record, record_of_run};
+use subagent_model::agents::TypeList;
 use subagent_model::request::{
     Activity, AnswerRequest, BudgetRequest, ClaimRequest, GcReply, GcRequest, Health, InboxItem, ListFilter,
     LogPage, MessageList, OpenRequest, Page, QueuePlace, RequestList, ResumeRequest, ReturnRequest, RunList,
@@ -36,6 +39,7 @@ use subagent_store::{Resolved, Store, StoreError, StoreMode};
 use tokio::sync::oneshot;
 
 use self::authority::Access;
+use self::prepare::Prepared;
 use super::writer::{Act, ActError, Acted, Message};
 use super::{Engine, Inner, output};
 use crate::runtime::{AckReply, AckTarget, Caller, EventPage, ResumeReply, Runtime, SpawnReply};
@@ -97,7 +101,8 @@ impl Runtime for Engine {
     async fn spawn(&self, caller: &Caller, request: SpawnRequest) -> Result<SpawnReply, Problem> {
         let wait = request.wait_ms.map(Duration::from_millis);
         let prepared = self.prepare(caller, request).await;
-        let (spawn, secrets) = prepared.map_err(|refusal| self.inner.refusals.note(refusal))?;
+        let Prepared { spawn, secrets, notes } =
+            prepared.map_err(|refusal| self.inner.refusals.note(refusal))?;
         let id = spawn.id;
         if !secrets.is_empty() {
             self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).insert(id, secrets);
@@ -121,20 +126,20 @@ impl Runtime for Engine {
             let options = WaitOptions { run: None, timeout_ms: wait.map(millis) };
             let Some(_) = wait else {
                 let ended = spawned.state.is_ended();
-                return Ok(SpawnReply { record: record(&spawned.state), ended, existing: true });
+                return Ok(SpawnReply { record: record(&spawned.state), ended, existing: true, notes });
             };
             let waited = self.wait(caller, spawned.state.id, options).await?;
-            return Ok(SpawnReply { record: waited.record, ended: waited.ended, existing: true });
+            return Ok(SpawnReply { record: waited.record, ended: waited.ended, existing: true, notes });
         }
         if let Some((wait, ended)) = ended {
             let _lent = self.lend(caller, &spawned.state);
             if let Ok(Ok(state)) = tokio::time::timeout(wait.min(LONGEST_WAIT), ended).await {
                 let record = waited(&state, RunNumber(1), true).record;
-                return Ok(SpawnReply { record, ended: true, existing: false });
+                return Ok(SpawnReply { record, ended: true, existing: false, notes });
             }
         }
         let state = self.inner.live(id).unwrap_or(spawned.state);
-        Ok(SpawnReply { record: record(&state), ended: state.is_ended(), existing: false })
+        Ok(SpawnReply { record: record(&state), ended: state.is_ended(), existing: false, notes })
     }
 
     async fn resume(
@@ -298,6 +303,16 @@ impl Runtime for Engine {
     ) -> Result<LogPage, Problem> {
         let state = self.for_caller(caller, id, Access::See)?;
         output::page(&self.inner, &state, from, wait).await
+    }
+
+    async fn types(
+        &self,
+        _: &Caller,
+        cwd: Utf8PathBuf,
+        path: Option<String>,
+        name: Option<&str>,
+    ) -> Result<TypeList, Problem> {
+        self.list_types(cwd, path, name).await
     }
 
     async fn transcript(

@@ -1,6 +1,7 @@
 //! The in-process engine: wiring of writer, effects, feed and recovery.
 
 mod activity;
+mod agents;
 mod attempt;
 mod batch;
 mod book;
@@ -44,6 +45,7 @@ use subagent_provider::Registry;
 use subagent_store::{MemoryStore, Store, StoreError};
 
 use self::activity::Activities;
+use self::agents::Agents;
 use self::cwd::Cwds;
 use self::feed::Feed;
 use self::paths::Paths;
@@ -65,6 +67,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How long the steps of a stop may take.
 pub use subagent_process::Graces;
+
+pub use self::agents::{AgentFiles, find as find_program};
 
 /// Everything an engine is told from outside.
 #[derive(Debug, Clone)]
@@ -95,6 +99,8 @@ pub struct EngineConfig {
     pub retention: Policy,
     /// Who sees and decides beside us.
     pub hooks: Hooks,
+    /// Where definitions of agent types are looked for beside the project.
+    pub agents: AgentFiles,
 }
 
 impl EngineConfig {
@@ -153,6 +159,7 @@ pub(crate) struct Inner {
     /// Every subagent whose run is live, as committed last. Only the writer changes it.
     pub(crate) live: RwLock<HashMap<SubagentId, Arc<Subagent>>>,
     pub(crate) feed: Feed,
+    pub(crate) agents: Agents,
     pub(crate) transcripts: Transcripts,
     pub(crate) waiters: Waiters,
     pub(crate) watchers: Watchers,
@@ -201,6 +208,7 @@ impl Engine {
         paths.make().map_err(|source| StartError::DataDir { dir: config.data_dir.clone(), source })?;
         let (sender, receiver) = std::sync::mpsc::channel();
         let head = store.head()?;
+        let agents = Agents::new(config.agents.clone(), &registry);
         let gauges = Gauges { limits: RwLock::new(config.limits.clone()), ..Gauges::default() };
         let inner = Arc::new(Inner {
             paths,
@@ -209,6 +217,7 @@ impl Engine {
             memory: Arc::new(MemoryStore::default()),
             live: RwLock::default(),
             feed: Feed::new(head),
+            agents,
             transcripts: Transcripts::start().map_err(StartError::Thread)?,
             waiters: Waiters::default(),
             watchers: Watchers::default(),

@@ -46,6 +46,7 @@ pub(crate) fn config(dir: &Path, limits: Limits) -> EngineConfig {
         child_limits: vec![],
         retention: subagent_runtime::Retention::default(),
         hooks: subagent_runtime::hooks::Hooks::default(),
+        agents: subagent_runtime::AgentFiles::default(),
     }
 }
 

@@ -49,10 +49,11 @@ pub(crate) struct RunArgs {
     /// A program and its arguments, run as the subagent
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
-    /// How the subagent is driven: exec, when a program follows --
+    /// How the subagent is driven: claude, codex, pi, acp, ...; exec, when a program follows -- [default: as its type says,
+    /// else the first agent that is installed]
     #[arg(short, long, value_name = "NAME")]
     provider: Option<String>,
-    /// Agent type, kept with the record [default: the provider's name]
+    /// Agent type: `subagent types` lists them. For a program, a label [default: the provider's name]
     #[arg(short = 't', long = "type", value_name = "NAME")]
     agent_type: Option<String>,
     /// Model, for providers that have a choice
@@ -145,14 +146,23 @@ pub(crate) async fn run(args: &RunArgs, console: &Console) -> Result<u8, Failure
     }
     if args.background || args.detach {
         let reply = spawn(&session, &request).await?;
+        say(&reply, console);
         return Ok(told(&session, &reply.record));
     }
     request.wait_ms = Some(time::millis(follow::first_wait(console)));
     // From here on Ctrl-C is ours; one that comes before there is an id is kept until there is one.
     let interrupts = follow::interrupts()?;
     let reply = spawn(&session, &request).await?;
+    say(&reply, console);
     let begun = Begun { run: reply.record.run, ended: reply.ended, record: reply.record };
     follow::to_the_end(&session, begun, interrupts).await
+}
+
+/// What was chosen where nobody said, and what was set aside.
+fn say(reply: &SpawnReply, console: &Console) {
+    for note in &reply.notes {
+        console.note(&crate::view::text::line(note));
+    }
 }
 
 /// The handle of what goes on by itself.

@@ -132,13 +132,18 @@ fn provider(args: &RunArgs) -> Result<String, Failure> {
         (_, true) if args.talk => Err(usage("--talk says how a program speaks, and no program was given")),
         (Some(name), _) => Ok(name.clone()),
         (None, false) => Ok(String::from(EXEC)),
-        (None, true) => Err(usage("no program was given, and no provider was named")),
+        (None, true) if args.prompt.is_none() && args.prompt_file.is_none() => {
+            Err(usage("neither a task nor a program was given"))
+        }
+        // As the agent type says, or the first agent that is installed.
+        (None, true) => Ok(String::new()),
     }
 }
 
 fn usage(message: &str) -> Failure {
-    Failure::new(ErrorCode::InvalidRequest, message)
-        .hint("Providers: exec, for any program: `subagent run [PROMPT] -- PROGRAM ARGS...`.")
+    Failure::new(ErrorCode::InvalidRequest, message).hint(
+        "A task for an agent: `subagent run 'TASK'`. Any program: `subagent run [PROMPT] -- PROGRAM ARGS...`.",
+    )
 }
 
 fn prompt(args: &RunArgs) -> Result<String, Failure> {

@@ -22,12 +22,20 @@ const LARGE_PROMPT: usize = 256 * 1024;
 /// Most labels.
 const MOST_LABELS: usize = 64;
 
-/// A spawn for the writer, and environment values that are not to be stored.
-type Prepared = (Spawn, BTreeMap<String, String>);
+/// A spawn for the writer, environment values that are not to be stored, and what was set aside.
+pub(super) struct Prepared {
+    pub(super) spawn: Spawn,
+    pub(super) secrets: BTreeMap<String, String>,
+    pub(super) notes: Vec<String>,
+}
 
 impl Engine {
     /// Checks a request as far as it can be checked without the writer.
-    pub(super) async fn prepare(&self, caller: &Caller, request: SpawnRequest) -> Result<Prepared, Problem> {
+    pub(super) async fn prepare(
+        &self,
+        caller: &Caller,
+        mut request: SpawnRequest,
+    ) -> Result<Prepared, Problem> {
         let parent = match &request.parent {
             Some(name) => Some(self.resolve(name).await?),
             // What a subagent spawns is below it, whether it says so or not.
@@ -43,6 +51,7 @@ impl Engine {
         {
             return Err(invalid(format!("at most {MOST_LABELS} labels of {LONGEST_WORD} bytes, with names")));
         }
+        let notes = self.of_type(&mut request).await?;
         check_environment(request.env.iter().chain(&request.secret_env))?;
         if request.deadline_ms == Some(0) {
             return Err(invalid("a deadline must be longer than nothing"));
@@ -120,7 +129,7 @@ impl Engine {
             content,
             idempotency,
         };
-        Ok((spawn, request.secret_env))
+        Ok(Prepared { spawn, secrets: request.secret_env, notes })
     }
 }
 

@@ -161,6 +161,14 @@ fn acp_02_a_session_that_is_gone_is_told_from_a_start_that_failed() {
         talk.answer(0, able());
         assert_eq!(failed(&talk.error(2, code, message).0).code, expected, "{message}");
     }
+    // codex-acp: the reason stands beside the message.
+    let (mut talk, _) = Talk::begin(AcpProvider::any(), spec(), Some("old"));
+    talk.answer(0, able());
+    let data = json!({"details": "no rollout found for thread id old"});
+    let error = json!({"code": -32603, "message": "Internal error", "data": data});
+    let error = failed(&talk.hears(&json!({"jsonrpc": "2.0", "id": 2, "error": error})).0);
+    assert_eq!(error.code, ErrorCode::SessionGone);
+    assert_eq!(error.message, "session/resume: Internal error: no rollout found for thread id old");
 }
 
 #[test]

@@ -15,8 +15,9 @@ pub struct Agent {
     pub env: &'static [(&'static str, &'static str)],
     /// How it is installed.
     pub install: &'static str,
-    /// The mode that its sessions are put into where nobody asks for another and it has that one.
-    pub mode: Option<&'static str>,
+    /// Its modes that ask us and not a model of its own. Where nobody asks for a mode and a session begins in another one,
+    /// it is put into the first.
+    pub asks_in: &'static [&'static str],
     /// The option before a model on its command line. Without one a model is chosen over the protocol.
     pub model_option: Option<&'static str>,
     /// Another process of it can go on with a session.
@@ -35,7 +36,7 @@ impl Agent {
         args: &[],
         env: &[],
         install: "",
-        mode: None,
+        asks_in: &[],
         model_option: None,
         resumes: true,
         tells_usage: false,
@@ -49,8 +50,8 @@ pub const AGENTS: &[Agent] = &[
         name: "claude-acp",
         program: "claude-agent-acp",
         install: "npm install -g @agentclientprotocol/claude-agent-acp (Node 22 or newer)",
-        // By itself it begins in `auto`, which asks its model instead of us.
-        mode: Some("default"),
+        // By itself it begins in `auto`.
+        asks_in: &["default", "plan"],
         tells_usage: true,
         tells_cost: true,
         ..Agent::ANY
@@ -58,8 +59,10 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "codex-acp",
         program: "codex-acp",
-        // Its usage is that of the last request of a turn alone: shown, and nothing to hold a limit by.
         install: "npm install -g @agentclientprotocol/codex-acp",
+        // By itself it begins in `agent`, where its guardian judges.
+        asks_in: &["workspace-write", "read-only"],
+        tells_usage: true,
         ..Agent::ANY
     },
     Agent {
@@ -76,7 +79,7 @@ pub const AGENTS: &[Agent] = &[
         // Relaunched by itself it ignores signals.
         env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
         install: "npm install -g @google/gemini-cli",
-        mode: Some("default"),
+        asks_in: &["default", "plan"],
         model_option: Some("-m"),
         // It announces that it loads sessions, and refuses those of another process.
         resumes: false,

@@ -161,6 +161,14 @@ fn acp_02_a_session_that_is_gone_is_told_from_a_start_that_failed() {
         talk.answer(0, able());
         assert_eq!(failed(&talk.error(2, code, message).0).code, expected, "{message}");
     }
+    // codex-acp: the reason stands beside the message.
+    let (mut talk, _) = Talk::begin(AcpProvider::any(), spec(), Some("old"));
+    talk.answer(0, able());
+    let data = json!({"details": "no rollout found for thread id old"});
+    let error = json!({"code": -32603, "message": "Internal error", "data": data});
+    let error = failed(&talk.hears(&json!({"jsonrpc": "2.0", "id": 2, "error": error})).0);
+    assert_eq!(error.code, ErrorCode::SessionGone);
+    assert_eq!(error.message, "session/resume: Internal error: no rollout found for thread id old");
 }
 
 #[test]
@@ -342,6 +350,15 @@ fn perm_01_an_agent_that_would_ask_its_model_is_put_into_the_mode_that_asks_us()
     assert_eq!(talk.answer(4, json!({})).0, [opened("s1")]);
     let (_, said, wrote) = opened_with(named("claude-acp"), spec(), session(modes("default")));
     assert_eq!((said, wrote.len()), (vec![opened("s1")], 0), "it is already");
+    let (_, said, wrote) = opened_with(named("claude-acp"), spec(), session(modes("plan")));
+    assert_eq!((said, wrote.len()), (vec![opened("s1")], 0), "a stricter one stays");
+    let codex = ["read-only", "workspace-write", "agent"].map(|id| json!({"id": id, "name": id}));
+    let codex = |current| json!({"currentModeId": current, "availableModes": codex});
+    let (mut talk, _, wrote) = opened_with(named("codex-acp"), spec(), session(codex("agent")));
+    assert_eq!(wrote[0]["params"]["modeId"], "workspace-write");
+    assert_eq!(talk.answer(4, json!({})).0, [opened("s1")]);
+    let (_, said, _) = opened_with(named("codex-acp"), spec(), session(codex("read-only")));
+    assert_eq!(said, [opened("s1")], "never wider than it was");
     let (_, said, wrote) = opened_with(named("claude-acp"), spec(), session(json!(null)));
     assert!(matches!(&said[..], [Said::Notice(_), Said::Opened { .. }]), "{said:?}");
     assert!(wrote.is_empty());

@@ -198,6 +198,17 @@ fn rec_16_a_call_is_told_as_it_becomes_known_and_ends_once() {
         talk.update("tool_call_update", failed),
         [started("u", "tool", None), ended("u", true, Some(r#"{"error":"no"}"#))]
     );
+    // codex-acp: the output of a command comes beside the protocol.
+    let run = json!({"toolCallId": "w", "kind": "execute", "title": "ls", "content": [{"type": "terminal", "terminalId": "w"}],
+        "_meta": {"terminal_info": {"terminal_id": "w"}}});
+    assert_eq!(talk.update("tool_call", run), [started("w", "execute", Some("ls"))]);
+    for data in ["a ", "b\n"] {
+        let part = json!({"toolCallId": "w", "_meta": {"terminal_output_delta": {"data": data, "terminal_id": "w"}}});
+        assert_eq!(talk.update("tool_call_update", part), []);
+    }
+    let done =
+        json!({"toolCallId": "w", "status": "completed", "_meta": {"terminal_exit": {"exit_code": 0}}});
+    assert_eq!(talk.update("tool_call_update", done), [ended("w", false, Some("a b\n"))]);
     let named = json!({"toolCallId": "v", "title": "Search for x", "name": "web_search", "kind": "fetch"});
     assert_eq!(talk.update("tool_call", named), [started("v", "web_search", Some("Search for x"))]);
     for useless in [json!({}), json!({"toolCallId": 7}), json!({"toolCallId": "x".repeat(2_000)})] {

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use subagent_model::{ErrorCode, ErrorInfo};
 
-use super::bounds::{DETAIL_BYTES, TITLE_BYTES, cut};
+use super::bounds::{DETAIL_BYTES, TITLE_BYTES, cut, text};
 use super::frame::{RpcError, code};
 
 /// A failure that happened here, or that the agent stated without an error.
@@ -36,9 +36,11 @@ pub(super) fn names_no_session(error: &RpcError) -> bool {
     if matches!(error.code, code::NOT_FOUND | code::INVALID_PARAMS) {
         return true;
     }
-    let text = text_of(error);
-    let gone = ["not found", "no such", "invalid", "unknown", "does not exist", "no longer"];
-    text.contains("session") && gone.iter().any(|word| text.contains(word))
+    let said = text_of(error);
+    let what = ["session", "thread", "conversation"];
+    let gone =
+        ["not found", "no rollout found", "no such", "invalid", "unknown", "does not exist", "no longer"];
+    what.iter().any(|word| said.contains(word)) && gone.iter().any(|word| said.contains(word))
 }
 
 fn told(class: ErrorCode, message: &str, error: &RpcError) -> ErrorInfo {
@@ -46,9 +48,17 @@ fn told(class: ErrorCode, message: &str, error: &RpcError) -> ErrorInfo {
     ErrorInfo { detail, ..failure(class, cut(message, TITLE_BYTES)) }
 }
 
+/// The message, and what stands beside it: "Internal error" alone says nothing.
 fn says(error: &RpcError) -> String {
-    let message = error.message.trim();
-    if message.is_empty() { format!("error {}", error.code) } else { cut(message, TITLE_BYTES) }
+    let message = match error.message.trim() {
+        "" => format!("error {}", error.code),
+        message => cut(message, TITLE_BYTES),
+    };
+    let more = ["details", "message"].iter().find_map(|field| text(&error.data, field, TITLE_BYTES));
+    match more.or_else(|| error.data.as_str().map(|data| cut(data, TITLE_BYTES))) {
+        Some(more) if more != message => format!("{message}: {more}"),
+        _ => message,
+    }
 }
 
 fn class(error: &RpcError) -> Option<ErrorCode> {

@@ -228,7 +228,9 @@ impl Acp {
             Setting::Effort => spec.setup.effort.clone().map(|effort| (effort, true)),
             Setting::Mode => {
                 let asked = spec.setup.permission_mode.clone().map(|mode| (mode, true));
-                asked.or_else(|| self.agent.mode.map(|mode| (mode.to_owned(), false)))
+                let now = self.settings.current(Setting::Mode).unwrap_or_default();
+                let own = self.agent.asks_in.first().filter(|_| !self.agent.asks_in.contains(&now));
+                asked.or_else(|| own.map(|mode| ((*mode).to_owned(), false)))
             }
         }
     }

@@ -122,7 +122,10 @@ impl Settings {
                 }
                 return Wish::Set(selector.via.clone(), value.to_owned());
             }
-            offered.extend(selector.values.iter().map(|value| value.id.as_str()));
+            // The older lists name the same once more.
+            if offered.is_empty() {
+                offered.extend(selector.values.iter().map(|value| value.id.as_str()));
+            }
         }
         let word = setting.word();
         Wish::NotOffered(match &offered[..] {

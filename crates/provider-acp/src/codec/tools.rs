@@ -22,6 +22,8 @@ pub(super) struct Call {
     action: Option<String>,
     output: Option<String>,
     raw_output: Option<String>,
+    /// The output of its command, as it comes: codex-acp and others tell it so, beside the protocol.
+    streamed: String,
     /// It was said that it is at work, with this name and input.
     said: Option<(String, Option<String>)>,
     /// It is done: what is told of it later changes nothing.
@@ -64,7 +66,8 @@ impl Calls {
             _ => None,
         };
         if failed.is_some() {
-            let output = call.output.take().or_else(|| call.raw_output.take());
+            let streamed = Some(std::mem::take(&mut call.streamed)).filter(|text| !text.trim().is_empty());
+            let output = call.output.take().or(streamed).or_else(|| call.raw_output.take());
             *call = Call { ended: true, at: call.at, ..Call::default() };
             said.push(Said::ToolEnded { id, failed, output });
         }
@@ -115,6 +118,11 @@ impl Call {
             known(&mut self.raw_output, as_text(output, DETAIL_BYTES));
         }
         known(&mut self.output, content_text(update.get("content"), DETAIL_BYTES));
+        for field in ["terminal_output", "terminal_output_delta"] {
+            let data = update.get("_meta").and_then(|meta| meta.get(field)?.get("data")?.as_str());
+            let room = DETAIL_BYTES.saturating_sub(self.streamed.len());
+            self.streamed.push_str(&cut(data.unwrap_or_default(), room));
+        }
     }
 
     fn shown_name(&self) -> String {

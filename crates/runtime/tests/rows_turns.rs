@@ -389,6 +389,29 @@ async fn sm_16_and_17_a_run_with_work_in_the_background_waits_and_ends_once() {
 }
 
 #[tokio::test]
+async fn prov_11_a_turn_that_background_work_begins_by_itself_counts() {
+    let world = talking_world(Limits::default()).await;
+    let script = "background 1\nsay early\ndone\ngate built\nsay late\ndone\nbackground 0";
+    let id = world.spawn(scripted(script)).await;
+    world.until_status(id, Status::Waiting).await;
+    world.fake.gate("built").open();
+    ended_as(&world.ended(id).await, Status::Completed, "late");
+    assert_eq!((world.count(id, "ended"), world.notices(id).await), (1, 1));
+}
+
+#[tokio::test]
+async fn prov_05_a_limit_that_the_provider_holds_cuts_the_run_off() {
+    let world = talking_world(Limits::default()).await;
+    let id = world.spawn(scripted("say half\nlimit cost")).await;
+    let record = world.ended(id).await;
+    ended_as(&record, Status::Aborted, "half");
+    assert!(record.marks.contains(&Mark::Partial), "{record:?}");
+    let warm =
+        world.spawn(SpawnRequest { mode: subagent_model::Mode::Warm, ..scripted("limit turns") }).await;
+    assert_eq!(world.ended(warm).await.status, Status::Aborted);
+}
+
+#[tokio::test]
 async fn sm_19_a_run_that_a_person_redirected_is_completed() {
     let world = talking_world(Limits::default()).await;
     let budget = Budget { max_turns: Some(9), ..Budget::default() };

@@ -279,6 +279,7 @@ fn turn_end(end: &TurnEnd) -> What {
     let (word, error) = match end {
         TurnEnd::Finished { .. } => ("finished", None),
         TurnEnd::Cancelled => ("cancelled", None),
+        TurnEnd::CutOff(_) => ("cut_off", None),
         TurnEnd::Failed(error) => ("failed", Some(error.clone())),
     };
     What::TurnEnd { end: word.to_owned(), error }

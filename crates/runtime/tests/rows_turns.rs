@@ -412,6 +412,21 @@ async fn prov_05_a_limit_that_the_provider_holds_cuts_the_run_off() {
 }
 
 #[tokio::test]
+async fn a_program_that_is_missing_is_named_with_what_to_do_about_it() {
+    let dir = tempfile::Builder::new().prefix("sa-").tempdir().unwrap();
+    let registry = subagent_provider::Registry::default().with(subagent_provider_cli::ClaudeCode);
+    let (store, pool) = (Arc::new(subagent_store::MemoryStore::default()), support::pool(dir.path()));
+    let config = support::config(dir.path(), Limits::default());
+    let engine = subagent_runtime::Engine::start(config, Arc::clone(&store) as _, registry, Some(pool)).await;
+    let world = World { engine: engine.unwrap(), fake: Scripted::default(), store, dir };
+    let env = [(String::from("PATH"), String::from("/no/such/directory"))].into();
+    let id = world.spawn(SpawnRequest { provider: String::from("claude"), env, ..scripted("do it") }).await;
+    let error = world.ended(id).await.error.unwrap();
+    assert_eq!(error.code, ErrorCode::ProgramNotFound);
+    assert!(error.detail.unwrap().contains("npm install"), "{}", error.message);
+}
+
+#[tokio::test]
 async fn sm_19_a_run_that_a_person_redirected_is_completed() {
     let world = talking_world(Limits::default()).await;
     let budget = Budget { max_turns: Some(9), ..Budget::default() };

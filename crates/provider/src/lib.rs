@@ -9,6 +9,7 @@ mod conversation;
 mod ended;
 mod in_process;
 mod launch;
+mod origin;
 mod registry;
 mod scripted;
 mod verdict;
@@ -20,6 +21,7 @@ pub use in_process::{BoxFuture, InProcess, TaskContext, TaskFailure};
 pub use launch::{
     Dialogue, EndReason, Job, Launch, Link, ProcessEnd, ProcessLaunch, StdinPlan, Task, TaskEnd,
 };
+pub use origin::with_origin;
 pub use registry::Registry;
 pub use scripted::{Gate, Launched, Scripted, Told, ToldKind};
 pub use subagent_model::{Capabilities, Steering, SystemPromptUse};

@@ -389,6 +389,44 @@ async fn sm_16_and_17_a_run_with_work_in_the_background_waits_and_ends_once() {
 }
 
 #[tokio::test]
+async fn prov_11_a_turn_that_background_work_begins_by_itself_counts() {
+    let world = talking_world(Limits::default()).await;
+    let script = "background 1\nsay early\ndone\ngate built\nsay late\ndone\nbackground 0";
+    let id = world.spawn(scripted(script)).await;
+    world.until_status(id, Status::Waiting).await;
+    world.fake.gate("built").open();
+    ended_as(&world.ended(id).await, Status::Completed, "late");
+    assert_eq!((world.count(id, "ended"), world.notices(id).await), (1, 1));
+}
+
+#[tokio::test]
+async fn prov_05_a_limit_that_the_provider_holds_cuts_the_run_off() {
+    let world = talking_world(Limits::default()).await;
+    let id = world.spawn(scripted("say half\nlimit cost")).await;
+    let record = world.ended(id).await;
+    ended_as(&record, Status::Aborted, "half");
+    assert!(record.marks.contains(&Mark::Partial), "{record:?}");
+    let warm =
+        world.spawn(SpawnRequest { mode: subagent_model::Mode::Warm, ..scripted("limit turns") }).await;
+    assert_eq!(world.ended(warm).await.status, Status::Aborted);
+}
+
+#[tokio::test]
+async fn a_program_that_is_missing_is_named_with_what_to_do_about_it() {
+    let dir = tempfile::Builder::new().prefix("sa-").tempdir().unwrap();
+    let registry = subagent_provider::Registry::default().with(subagent_provider_cli::ClaudeCode);
+    let (store, pool) = (Arc::new(subagent_store::MemoryStore::default()), support::pool(dir.path()));
+    let config = support::config(dir.path(), Limits::default());
+    let engine = subagent_runtime::Engine::start(config, Arc::clone(&store) as _, registry, Some(pool)).await;
+    let world = World { engine: engine.unwrap(), fake: Scripted::default(), store, dir };
+    let env = [(String::from("PATH"), String::from("/no/such/directory"))].into();
+    let id = world.spawn(SpawnRequest { provider: String::from("claude"), env, ..scripted("do it") }).await;
+    let error = world.ended(id).await.error.unwrap();
+    assert_eq!(error.code, ErrorCode::ProgramNotFound);
+    assert!(error.detail.unwrap().contains("npm install"), "{}", error.message);
+}
+
+#[tokio::test]
 async fn sm_19_a_run_that_a_person_redirected_is_completed() {
     let world = talking_world(Limits::default()).await;
     let budget = Budget { max_turns: Some(9), ..Budget::default() };

@@ -49,6 +49,7 @@ use world::World;
 /// | `fail [CODE] [reset MS] TEXT` | its turn fails; without a known code as `crashed` |
 /// | `refuse TEXT` | its turn fails: the model refused |
 /// | `cancelled` | its turn was cancelled, though nobody asked for that |
+/// | `limit turns`, `limit cost` | a limit of its own cuts its turn off |
 /// | `break TEXT` | breaks its protocol |
 /// | `exit` | is gone without a word |
 /// | `panic TEXT` | its code fails |

@@ -254,6 +254,7 @@ impl Player {
                 return self.end_turn(TurnEnd::Failed(failure(code, text, reset.map(from_now))));
             }
             Step::Cancelled => return self.end_turn(TurnEnd::Cancelled),
+            Step::Limit(limit) => return self.end_turn(TurnEnd::CutOff(limit)),
             Step::Break(text) => {
                 self.say(Said::Broken(text));
                 // Whatever it is told now, it does not understand. Only its end is left.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use subagent_model::{AttemptNumber, ErrorCode, Usage};
+use subagent_model::{AttemptNumber, ErrorCode, Limit, Usage};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,7 @@ pub(super) enum Step {
     Blank,
     Fail { code: ErrorCode, reset: Option<Duration>, text: String },
     Cancelled,
+    Limit(Limit),
     Break(String),
     Exit,
     Panic(String),
@@ -81,6 +82,7 @@ const WORDS: &[&str] = &[
     "fail",
     "refuse",
     "cancelled",
+    "limit",
     "break",
     "exit",
     "panic",
@@ -172,6 +174,8 @@ fn steps(line: &str) -> Option<Vec<Step>> {
         "fail" => fail(rest),
         "refuse" => Step::Fail { code: ErrorCode::Refused, reset: None, text: text() },
         "cancelled" => Step::Cancelled,
+        "limit" if rest == "turns" => Step::Limit(Limit::Turns),
+        "limit" if rest == "cost" => Step::Limit(Limit::Cost),
         "break" => Step::Break(text()),
         "exit" => Step::Exit,
         "panic" => Step::Panic(text()),

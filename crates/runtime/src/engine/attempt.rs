@@ -278,7 +278,7 @@ impl Attempt {
             tracing::error!(key = %self.key, "a process of the tree did not go within the grace after SIGKILL");
         }
         match &record.start_failure {
-            Some(failure) => failed(start_problem(failure)),
+            Some(failure) => failed(self.start_problem(failure)),
             None => self.judge(End::Recorded(record)).await,
         }
     }
@@ -410,28 +410,40 @@ impl Attempt {
     }
 }
 
+impl Attempt {
+    /// Why its child could not be started, and what to do about it.
+    fn start_problem(&self, failure: &StartFailure) -> Problem {
+        let code = match failure.stage {
+            StartStage::Program => ErrorCode::ProgramNotFound,
+            StartStage::Cwd => ErrorCode::InvalidCwd,
+            _ if failure.errno == rustix::io::Errno::NOSPC.raw_os_error() => ErrorCode::StoreFull,
+            _ => ErrorCode::StartFailed,
+        };
+        let message = format!("cannot start ({}): {}", failure.stage.as_str(), failure.message);
+        let mut problem = Problem::new(code, message);
+        if code == ErrorCode::ProgramNotFound
+            && let Ok(provider) = self.provider()
+            && let Some(hint) = provider.install_hint()
+        {
+            problem.hint = Some(hint.to_owned());
+        }
+        problem
+    }
+}
+
 /// A run that could not be started.
 fn failed(problem: Problem) -> Verdict {
     Verdict::without_text(Outcome::Error {
         error: ErrorInfo {
             retryable: matches!(problem.code, ErrorCode::StoreFull | ErrorCode::EnvironmentLost),
+            // What to do is known by the code, unless there is more to say.
+            detail: problem.hint.filter(|hint| hint != problem.code.remedy()),
             code: problem.code,
             message: problem.message,
-            detail: None,
             reset_at: None,
             exit: None,
         },
     })
-}
-
-fn start_problem(failure: &StartFailure) -> Problem {
-    let code = match failure.stage {
-        StartStage::Program => ErrorCode::ProgramNotFound,
-        StartStage::Cwd => ErrorCode::InvalidCwd,
-        _ if failure.errno == rustix::io::Errno::NOSPC.raw_os_error() => ErrorCode::StoreFull,
-        _ => ErrorCode::StartFailed,
-    };
-    Problem::new(code, format!("cannot start ({}): {}", failure.stage.as_str(), failure.message))
 }
 
 /// An error with its causes, outer to inner.

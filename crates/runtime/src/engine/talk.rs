@@ -312,8 +312,9 @@ impl<'a> Talk<'a> {
                 Said::HeldUp { until } => self.held_up(until),
                 Said::Done(end) => {
                     self.count();
-                    // Before it takes prompts, the end is that of its opening. Any other without a turn is of nobody's.
-                    if self.turn_open || !self.opened {
+                    // Before it takes prompts, the end is that of its opening. Background work may begin a turn of its own,
+                    // and what that ends with counts as well. Any other end without a turn is of nobody's.
+                    if self.turn_open || !self.opened || self.ear.background > 0 {
                         self.turn_ended(end).await;
                     }
                 }

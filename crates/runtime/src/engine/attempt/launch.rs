@@ -12,7 +12,7 @@ use subagent_provider::{Codec, Job, Launch, ProcessLaunch, StdinPlan};
 
 use super::super::task;
 use super::doubt::nudge;
-use super::{Attempt, chain, start_problem};
+use super::{Attempt, chain};
 
 /// Name of the file in the attempt's directory that the child reads as its standard input.
 const STDIN_FILE: &str = "stdin";
@@ -126,7 +126,7 @@ impl Attempt {
             },
             Err(StartError::Failed(failure)) => {
                 pool.release(shim);
-                self.fail(start_problem(&failure)).await;
+                self.fail(self.start_problem(&failure)).await;
             }
             Err(error) => {
                 tracing::warn!(key = %self.key, error = chain(&error), "a start is in doubt");

@@ -1,8 +1,18 @@
 //! Providers that drive programs by their command line. `exec` runs any program as a subagent, and speaks with those that
 //! know the protocol "lines"; natively driven agents join it here.
 
+mod bounds;
+mod codex;
 mod exec;
+mod ids;
 mod lines;
+mod native;
+mod pi;
+mod steers;
+#[cfg(test)]
+mod testing;
 
+pub use codex::{AppServer, Codex};
 pub use exec::Exec;
 pub use lines::{Lines, VERSION as LINES_VERSION};
+pub use pi::{Pi, Rpc};

@@ -7,15 +7,15 @@ use camino::{Utf8Path, Utf8PathBuf};
 use subagent_config::Homes;
 use subagent_provider::{InProcess, Registry};
 use subagent_provider_acp::AcpProvider;
-use subagent_provider_cli::Exec;
+use subagent_provider_cli::{ClaudeCode, Codex, Exec, Pi};
 use subagent_runtime::AgentFiles;
 
 use crate::paths::Paths;
 
 /// Every provider that there is.
 pub(crate) fn registry() -> Registry {
-    let plain = Registry::default().with(Exec).with(InProcess::default());
-    AcpProvider::all().fold(plain, Registry::with)
+    let own = Registry::default().with(Exec).with(InProcess::default()).with(ClaudeCode).with(Codex).with(Pi);
+    AcpProvider::all().fold(own, Registry::with)
 }
 
 /// Where definitions are looked for beside the project.

@@ -14,7 +14,7 @@ use super::names;
 use super::tools::Tools;
 
 /// The program, looked for on the child's `PATH`.
-const PROGRAM: &str = "claude";
+pub(super) const PROGRAM: &str = "claude";
 /// The file with the MCP servers.
 const MCP_FILE: &str = "mcp.json";
 /// Longest argument: Linux allows 128 KiB for a single one, its end mark and the name of the option included.

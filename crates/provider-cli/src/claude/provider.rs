@@ -46,6 +46,10 @@ impl Provider for ClaudeCode {
         spec.env.get("CLAUDE_CONFIG_DIR").cloned()
     }
 
+    fn program(&self) -> Option<&str> {
+        Some(command::PROGRAM)
+    }
+
     fn install_hint(&self) -> Option<&str> {
         Some(
             "Install Claude Code (`npm install -g @anthropic-ai/claude-code`) and log in with `claude`, or name its \

@@ -80,9 +80,7 @@ impl Engine {
             let message =
                 format!("no agent is installed: none of {} is on the PATH of the caller", names.join(", "));
             let mut problem = Problem::new(ErrorCode::ProgramNotFound, message);
-            problem.hint = all.iter().find_map(|provider| provider.install_hint()).map(|hint| {
-                format!("Install one, such as `{hint}`, or name a program: `subagent run -- PROGRAM`.")
-            });
+            problem.hint = all.iter().find_map(|provider| provider.install_hint()).map(str::to_owned);
             problem
         })
     }

@@ -1,0 +1,273 @@
+//! What holds for every agent, whoever made it.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use subagent_testkit::home::kill;
+use subagent_testkit::{Agent, until};
+
+use crate::world::{World, asks, is_acp};
+
+/// Fields that a record has where its provider reports what is needed for them.
+const REPORTED: &[&str] = &["usage", "run_usage"];
+
+/// The same task gives the same record, the same status, and a use that is true.
+pub(crate) fn the_same_task(agent: Agent) {
+    let world = World::new(agent);
+    let record = world.run(&["--allow", "*"], "count to three [[usage:70,8]]");
+    let result = world.good(&record);
+    assert!(result.contains("FAKE-OK users=1 results=0 first='count to three'"), "{result:?}");
+    let keys: Vec<_> = record
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .filter(|key| !REPORTED.contains(key))
+        .collect();
+    assert_eq!(keys, SHAPE, "the shape of a record is the same for all");
+    assert_eq!((&record["run"], &record["attempt"]), (&1.into(), &1.into()));
+    let usage = &record["usage"];
+    match agent {
+        // They tell it, and it is what the model said.
+        Agent::Claude | Agent::Codex | Agent::Pi => {
+            assert_eq!((&usage["input"], &usage["output"]), (&70.into(), &8.into()), "{usage:#}");
+        }
+        // Unknown is unknown, and not nothing.
+        Agent::PiAcp => assert!(usage.is_null(), "{usage:#}"),
+        _ => assert!(usage.is_null() || usage["total"].as_u64().unwrap() > 0, "{usage:#}"),
+    }
+    let types: Vec<_> =
+        world.transcript(record["handle"].as_str().unwrap()).iter().map(|e| e["type"].clone()).collect();
+    for wanted in ["begin", "opened", "prompt", "message", "turn_end"] {
+        assert!(types.contains(&wanted.into()), "{wanted} is in {types:?}");
+    }
+    assert_eq!(types.iter().filter(|it| **it == "prompt").count(), 1);
+}
+
+const SHAPE: &[&str] = &[
+    "accepted_at",
+    "attempt",
+    "attempts",
+    "compaction_count",
+    "completed_at",
+    "consumed",
+    "created_at",
+    "cwd",
+    "depth",
+    "description",
+    "durable",
+    "end_reason",
+    "exited_at",
+    "handle",
+    "id",
+    "is_background",
+    "mode",
+    "provider",
+    "quality",
+    "requested_by",
+    "result",
+    "resumable",
+    "root",
+    "run",
+    "session",
+    "started_at",
+    "status",
+    "tier",
+    "tool_uses",
+    "transcript",
+    "turn_count",
+    "type",
+    "updated_at",
+];
+
+/// A tool is used, told of, and has its effect.
+pub(crate) fn a_tool(agent: Agent) {
+    let world = World::new(agent);
+    let task = format!("work {} [[say:done]]", world.writes("made.txt", "by a tool"));
+    let record = world.run(&["--allow", "*"], &task);
+    let result = world.good(&record);
+    assert!(result.contains("done"), "{result:?}");
+    assert_eq!(std::fs::read_to_string(world.file("made.txt")).unwrap().trim_end(), "by a tool");
+    assert!(record["tool_uses"].as_u64().unwrap() >= 1, "{record:#}");
+    assert_eq!(record["quality"], "ok", "{record:#}");
+    let entries = world.transcript(record["handle"].as_str().unwrap());
+    assert!(entries.iter().any(|entry| entry["type"] == "tool"), "{entries:#?}");
+    assert!(entries.iter().any(|entry| entry["type"] == "tool_result"), "{entries:#?}");
+}
+
+/// What it asks for waits for an answer; a no is a no, and the agent goes on.
+pub(crate) fn an_approval(agent: Agent) {
+    if !asks(agent) {
+        return;
+    }
+    for (answer, made) in [("approve", true), ("deny", false)] {
+        let world = World::new(agent);
+        let task = format!("work {} [[say:went on]]", world.writes("made.txt", "x"));
+        let id = world.start(&[], &task);
+        let request = until("a request", || {
+            let open = world.home.run(&["requests", "--json"]).ended(0).json();
+            let first = open["items"].as_array()?.first()?.clone();
+            Some(first)
+        });
+        assert!(!world.file("made.txt").exists(), "not before the answer: {request:#}");
+        assert_eq!(world.home.show(&id)["status"], "waiting");
+        let number = format!("{id}.q{}", request["number"]);
+        world.home.run(&[answer, &number]).ended(0);
+        // Some ask for each of several steps.
+        let record = until("the end", || {
+            let open = world.home.run(&["requests", "--json"]).ended(0).json();
+            for request in open["items"].as_array().into_iter().flatten() {
+                world.home.run(&[answer, &format!("{id}.q{}", request["number"])]);
+            }
+            let record = world.home.show(&id);
+            record["completed_at"].is_string().then_some(record)
+        });
+        let result = world.good(&record);
+        assert!(result.contains("went on"), "{result:?}");
+        assert_eq!(world.file("made.txt").exists(), made, "{answer}");
+    }
+}
+
+/// A message reaches the model in its turn, or where the protocol has no word for that, after it.
+pub(crate) fn a_message(agent: Agent) {
+    let world = World::new(agent);
+    let work = world.writes("made.txt", "x");
+    let task = format!("first {work} [[gate:go]] [[say:one]]");
+    let gate = world.model.gate("go");
+    gate.shut();
+    let id = world.start(&["--allow", "*"], &task);
+    until("the model to be asked", || (gate.waiting() > 0).then_some(()));
+    let flags: &[&str] = if is_acp(agent) { &["--follow-up"] } else { &[] };
+    let steer = [&["steer"], flags, &[&id, "and also [[say:two]]"]].concat();
+    world.home.run(&steer).ended(0);
+    gate.open();
+    let record = if is_acp(agent) {
+        until("the second run", || {
+            let record = world.home.show(&id);
+            (record["run"] == 2 && record["completed_at"].is_string()).then_some(record)
+        })
+    } else {
+        world.end(&id)
+    };
+    let result = world.good(&record);
+    assert!(result.contains("two users=2"), "the model saw both: {result:?}");
+    let messages = world.home.run(&["messages", "--json", &id]).ended(0).json();
+    assert_eq!(messages["items"][0]["receipt"], "delivered", "{messages:#}");
+}
+
+/// A turn is cancelled, the session stays, and the next words are heard in it.
+pub(crate) fn an_interrupt(agent: Agent) {
+    let world = World::new(agent);
+    let id = world.start(&["--allow", "*"], "first [[slow:600*100]]");
+    until("the model to speak", || {
+        (world.model.conversations().iter().any(|request| request.prompt().contains("first"))).then_some(())
+    });
+    until("a word of it", || {
+        let activity = world.home.http().get("/v1/activity").json();
+        activity["items"].as_array()?.iter().find(|it| it["text"].is_string()).cloned()
+    });
+    world.home.run(&["steer", "--interrupt", &id, "now this [[say:heard]]"]).ended(0);
+    let record = world.end(&id);
+    let result = world.good(&record);
+    assert!(result.contains("heard"), "{result:?}");
+}
+
+/// What goes wrong at the model is told for what it is, and never a good end.
+pub(crate) fn failures(agent: Agent) {
+    let world = World::new(agent);
+    // Blank answers, refused keys, streams that are cut.
+    for task in ["blank [[empty]]", "key [[status:401]]", "cut [[drop]]", "broken [[error:overloaded_error]]"]
+    {
+        let record = world.run(&["--deadline", "45s", "--on-loss", "fail"], task);
+        let status = record["status"].as_str().unwrap();
+        let blank_but_told = status == "completed" && record["quality"] == "unverified";
+        assert!(
+            status == "error" || status == "aborted" || task.starts_with("blank") && blank_but_told,
+            "{task}: {record:#}\n{}",
+            world.told(record["handle"].as_str().unwrap())
+        );
+    }
+    // What passes is got over.
+    let record = world.run(&["--deadline", "45s"], "passes [[status:429*1]] [[retry-after:0]] [[say:fine]]");
+    assert!(world.good(&record).contains("fine"));
+}
+
+/// The daemon dies in the middle of a turn: the next one hears the answer of the same process.
+pub(crate) fn adoption(agent: Agent) {
+    let world = World::new(agent);
+    let gate = world.model.gate("go");
+    gate.shut();
+    let id = world
+        .start(&["--allow", "*"], &format!("first {} [[gate:go]] [[say:after]]", world.writes("a.txt", "x")));
+    until("the model to be asked", || (gate.waiting() > 0).then_some(()));
+    let pid = world.home.until_pid(&id);
+    world.home.next_daemon();
+    gate.open();
+    let record = world.end(&id);
+    let result = world.good(&record);
+    assert!(result.contains("after users=1"), "{result:?}");
+    assert_eq!(record["attempts"][0]["process"]["pid"], pid);
+    assert_eq!((&record["attempt"], record["attempts"].as_array().unwrap().len()), (&1.into(), 1));
+    world.nobody_is_left(&id);
+}
+
+/// Another process goes on with the session.
+pub(crate) fn a_resume(agent: Agent) {
+    if matches!(agent, Agent::Gemini) {
+        return;
+    }
+    let world = World::new(agent);
+    let record = world.run(&["--allow", "*"], "remember me [[say:one]]");
+    world.good(&record);
+    let id = record["handle"].as_str().unwrap();
+    world.command("resume", &["--background"], &[id, "and now [[say:two]]"]).ended(0);
+    let record = until("the second run", || {
+        let record = world.home.show(id);
+        (record["run"] == 2 && record["completed_at"].is_string()).then_some(record)
+    });
+    let result = world.good(&record);
+    assert!(result.contains("two users=2") && result.contains("first='remember me'"), "{result:?}");
+}
+
+/// Its process is killed: that is an error with the facts, and nothing is left.
+pub(crate) fn a_kill(agent: Agent) {
+    for signal in [Signal::KILL, Signal::TERM] {
+        let world = World::new(agent);
+        let record = killed(&world, signal);
+        let error = world.bad(&record);
+        assert_eq!(error["retryable"].is_boolean(), true, "{error:#}");
+        let exit = &record["attempts"][0]["exit"];
+        assert!(exit["signal"].is_number() || exit["code"].is_number(), "{record:#}");
+        world.nobody_is_left(record["handle"].as_str().unwrap());
+    }
+}
+
+fn killed(world: &World, signal: Signal) -> Value {
+    let id = working(world);
+    kill(world.home.until_pid(&id), signal);
+    world.end(&id)
+}
+
+/// A stop in the middle of a tool ends everything, children of the tool with a session of their own as well.
+pub(crate) fn a_stop(agent: Agent) {
+    let world = World::new(agent);
+    let id = working(&world);
+    world.home.run(&["stop", "--wait", &id]).ended(0);
+    assert_eq!(world.home.show(&id)["status"], "stopped");
+    world.nobody_is_left(&id);
+}
+
+/// One that has a tool at work which would never end, with a process in a session of its own.
+fn working(world: &World) -> String {
+    let pipe = world.file("pipe");
+    let script = world.file("stay.sh");
+    let text = format!(
+        "touch {}; setsid sleep 600 & mkfifo {p}; tail -f {p}",
+        world.file("began").display(),
+        p = pipe.display()
+    );
+    std::fs::write(&script, text).unwrap();
+    let id =
+        world.start(&["--allow", "*", "--on-loss", "fail"], &format!("stay [[sh:sh {}]]", script.display()));
+    until("the tool to be at work", || pipe.exists().then_some(()));
+    id
+}

@@ -135,7 +135,7 @@ fn selected(options: &Options) -> Option<String> {
             eprintln!("    left out: real agents; `cargo xtask test` runs them");
             "/^real_/"
         }
-        Agents::First => "real_more",
+        Agents::First => "/^real_more/",
     };
     let others = format!("!binary({left_out})");
     Some(options.filter.as_ref().map_or(others.clone(), |filter| format!("({filter}) & {others}")))

@@ -26,6 +26,8 @@ pub struct Agent {
     pub tells_usage: bool,
     /// It tells what a turn cost.
     pub tells_cost: bool,
+    /// It says in its messages that it tries again, and ends a turn whose tries were all in vain like a good one.
+    pub retries_in_text: bool,
 }
 
 impl Agent {
@@ -41,6 +43,7 @@ impl Agent {
         resumes: true,
         tells_usage: false,
         tells_cost: false,
+        retries_in_text: false,
     };
 }
 
@@ -98,6 +101,7 @@ pub const AGENTS: &[Agent] = &[
         name: "pi-acp",
         program: "pi-acp",
         install: "npm install -g pi-acp @earendil-works/pi-coding-agent",
+        retries_in_text: true,
         ..Agent::ANY
     },
     Agent {

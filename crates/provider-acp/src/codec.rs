@@ -210,7 +210,17 @@ impl Acp {
 
     fn noted(&mut self, method: &str, params: &Value) -> Heard {
         match method {
-            "session/update" => Heard { said: self.updated(params), reply: vec![] },
+            "session/update" => {
+                let mut heard = Heard { said: self.updated(params), reply: vec![] };
+                // The last one below it is done, and no turn is open: nobody waits for an answer any more.
+                if self.turn.is_none() && self.below.live() == 0 {
+                    for (key, waiting) in self.asks.take_if(|_| true) {
+                        heard.reply.extend(waiting.cancelled());
+                        heard.said.push(Said::TookBack { key });
+                    }
+                }
+                heard
+            }
             "$/cancel_request" => self.request_cancelled(params),
             _ => Heard::default(),
         }

@@ -6,8 +6,9 @@ mod support;
 
 use serde_json::{Value, json};
 use subagent_model::{ErrorCode, Limit, Usage};
-use subagent_provider::{Order, PlanState, PlanStep, Said, TurnEnd, WasTold};
-use support::{Talk, failed, finished, message, message_said, prompt};
+use subagent_provider::{Order, PlanState, PlanStep, Provider, Said, TurnEnd, WasTold};
+use subagent_provider_acp::AcpProvider;
+use support::{Talk, able, failed, finished, message, message_said, prompt, spec};
 
 fn delta(text: &str) -> Said {
     Said::Delta(text.to_owned())
@@ -341,4 +342,44 @@ fn an_interrupt_cancels_the_turn_and_nothing_else() {
     talk.tell(&prompt("b")).unwrap();
     let said = talk.answer(6, json!({"stopReason": "cancelled"})).0;
     assert_eq!(failed(&said).code, ErrorCode::Crashed);
+}
+
+/// A turn whose model was lost is no good end, whatever the adapter says of it.
+#[test]
+fn acp_12_a_turn_whose_agent_failed_beneath_it_is_no_good_end() {
+    let mut talk = Talk::open();
+    talk.tell(&prompt("do it")).unwrap();
+    talk.chunk("begun", None);
+    let error = json!({"_meta": {"codex": {"error": {"message": "Reconnecting... 1/1"}}}});
+    assert_eq!(talk.update("session_info_update", error), []);
+    let lost = json!({"_meta": {"codex": {"threadStatus": {"type": "systemError"}}}});
+    assert_eq!(talk.update("session_info_update", lost), []);
+    let said = talk.ends(json!({"stopReason": "end_turn"}));
+    let Some(Said::Done(TurnEnd::Failed(error))) = said.last() else { panic!("{said:?}") };
+    assert_eq!((error.code, error.message.as_str()), (ErrorCode::Overloaded, "Reconnecting... 1/1"));
+    // The next turn is judged by itself.
+    talk.tell(&message(1, "more")).unwrap();
+    assert_eq!(talk.answer(3, json!({"stopReason": "end_turn"})).0, [finished()]);
+}
+
+/// What is tried in vain leaves no answer; what comes in the end counts.
+#[test]
+fn acp_12_retries_that_are_told_in_messages_are_no_answer() {
+    for (last, good) in [("Retry finished, resuming.", false), ("42", true)] {
+        let provider = AcpProvider::all().find(|it| it.name() == "pi-acp").unwrap();
+        let (mut talk, _) = Talk::begin(provider, spec(), None);
+        talk.answer(0, able());
+        talk.answer(2, json!({"sessionId": "s1"}));
+        talk.tell(&prompt("do it")).unwrap();
+        talk.chunk("begun", None);
+        let said = talk.chunk("Retrying (attempt 1/3, waiting 2s)...", None);
+        assert_eq!(said, [Said::Notice(String::from("Retrying (attempt 1/3, waiting 2s)..."))]);
+        talk.chunk(last, None);
+        let said = talk.ends(json!({"stopReason": "end_turn"}));
+        if good {
+            assert_eq!(said, [message_said("42"), finished()]);
+        } else {
+            assert!(matches!(said[..], [Said::Done(TurnEnd::Failed(_))]), "{said:?}");
+        }
+    }
 }

@@ -28,6 +28,12 @@ pub(super) struct Turn {
     pub(super) cancelling: bool,
     calls: Calls,
     message: Message,
+    /// Its agent failed beneath it, and may end it as if nothing had happened.
+    failed: Option<String>,
+    /// The last error that was told on the way.
+    error: Option<String>,
+    /// It tries again, and nothing came since.
+    unheard: bool,
 }
 
 /// A message that is being written.
@@ -41,7 +47,24 @@ struct Message {
 
 impl Turn {
     pub(super) fn new(id: u64) -> Self {
-        Self { id, cancelling: false, calls: Calls::default(), message: Message::default() }
+        let (calls, message) = (Calls::default(), Message::default());
+        Self { id, cancelling: false, calls, message, failed: None, error: None, unheard: false }
+    }
+
+    /// codex-acp ends a turn whose model could not be reached like a good one; that its thread failed stands beside it.
+    fn beside(&mut self, update: &Value) {
+        let codex = &update["_meta"]["codex"];
+        if let Some(error) = text(&codex["error"], "message", TITLE_BYTES) {
+            self.error = Some(error);
+        }
+        match codex["threadStatus"]["type"].as_str() {
+            Some("systemError") => {
+                let error = self.error.clone();
+                self.failed = Some(error.unwrap_or_else(|| String::from("its agent failed")));
+            }
+            Some("active") => self.failed = None,
+            _ => {}
+        }
     }
 
     /// A part of a message.
@@ -58,9 +81,24 @@ impl Turn {
         self.message.cut |= part.len() < text.len();
         self.message.text.push_str(&part);
         if !part.is_empty() {
+            self.unheard = false;
             said.push(Said::Delta(part));
         }
         said
+    }
+
+    /// The words with which pi-acp says that pi tries again. What it had said by then was no answer, and unless more is
+    /// said the turn has failed, whatever it ends with.
+    fn retry(&mut self, update: &Value) -> Option<Vec<Said>> {
+        let said = block_text(&update["content"])?;
+        let said = said.trim();
+        let tries = said.starts_with("Retrying (attempt ") && said.ends_with("...");
+        if !tries && said != "Retry finished, resuming." {
+            return None;
+        }
+        self.message = Message::default();
+        self.unheard = true;
+        Some(vec![Said::Notice(said.to_owned())])
     }
 
     /// The message that is whole now.
@@ -98,7 +136,10 @@ impl Acp {
             return if announces { self.announced_below(Some(session), update) } else { vec![] };
         }
         match (kind, &mut self.turn) {
-            ("agent_message_chunk", Some(turn)) => turn.chunk(update),
+            ("agent_message_chunk", Some(turn)) => match turn.retry(update) {
+                Some(notice) if self.agent.retries_in_text => notice,
+                _ => turn.chunk(update),
+            },
             ("user_message_chunk", Some(turn)) => turn.break_message().into_iter().collect(),
             ("agent_thought_chunk", Some(_)) => {
                 let thought = block_text(&update["content"]).filter(|text| !text.is_empty());
@@ -114,6 +155,10 @@ impl Acp {
                 self.cost.sum(cost, self.prompted).map(Said::Used).into_iter().collect()
             }
             ("notice", _) => notice(update).into_iter().collect(),
+            ("session_info_update", Some(turn)) => {
+                turn.beside(update);
+                vec![]
+            }
             ("config_option_update", _) => {
                 self.settings.learn(update);
                 if self.stage == Stage::Open { self.model_news().into_iter().collect() } else { vec![] }
@@ -170,7 +215,13 @@ impl Acp {
         let end = match outcome {
             Ok(result) => {
                 said.extend(result.get("usage").and_then(usage::of_turn).map(Said::Used));
-                end_of(&result, turn.cancelling, cut)
+                let unheard = turn.unheard.then(|| String::from("its model could not be reached"));
+                match (end_of(&result, turn.cancelling, cut), turn.failed.take().or(unheard)) {
+                    (TurnEnd::Finished { .. }, Some(error)) => {
+                        TurnEnd::Failed(failure(ErrorCode::Overloaded, error))
+                    }
+                    (end, _) => end,
+                }
             }
             // Cancelled on our word, however the agent puts it.
             Err(_) if turn.cancelling => TurnEnd::Cancelled,

@@ -17,6 +17,8 @@ pub(crate) fn the_same_task(agent: Agent) {
     let record = world.run(&["--allow", "*"], "count to three [[usage:70,8]]");
     let result = world.good(&record);
     assert!(result.contains("FAKE-OK users=1 results=0 first='count to three'"), "{result:?}");
+    // Gemini cannot go on with a session in another process, so none is named.
+    let shape = SHAPE.iter().filter(|key| agent != Agent::Gemini || **key != "session");
     let keys: Vec<_> = record
         .as_object()
         .unwrap()
@@ -24,7 +26,7 @@ pub(crate) fn the_same_task(agent: Agent) {
         .map(String::as_str)
         .filter(|key| !REPORTED.contains(key))
         .collect();
-    assert_eq!(keys, SHAPE, "the shape of a record is the same for all");
+    assert_eq!(keys, shape.copied().collect::<Vec<_>>(), "the shape of a record is the same for all");
     assert_eq!((&record["run"], &record["attempt"]), (&1.into(), &1.into()));
     let usage = &record["usage"];
     match agent {
@@ -137,6 +139,14 @@ pub(crate) fn a_message(agent: Agent) {
     gate.shut();
     let id = world.start(&["--allow", "*"], &task);
     until("the model to be asked", || (gate.waiting() > 0).then_some(()));
+    if agent == Agent::Gemini {
+        // A follow-up is another run, which it cannot have: refused at once.
+        let refused = world.home.run(&["steer", "--follow-up", &id, "more"]).ended(4);
+        assert!(refused.err.contains("not_resumable"), "{}", refused.err);
+        gate.open();
+        world.end(&id);
+        return;
+    }
     let flags: &[&str] = if is_acp(agent) { &["--follow-up"] } else { &[] };
     let steer = [&["steer"], flags, &[&id, "and also [[say:two]]"]].concat();
     world.home.run(&steer).ended(0);
@@ -188,10 +198,19 @@ pub(crate) fn failures(agent: Agent) {
     always("cut", Reply::text("begun").and(Piece::Cut).into());
     always("busy", Answer::status(if agent == Agent::Claude { 529 } else { 503 }));
     for word in ["blank", "key", "cut"] {
-        let record = world.run(&["--on-loss", "fail"], &format!("task {word}"));
-        let told = || world.told(record["handle"].as_str().unwrap());
+        let id = world.start(&["--on-loss", "fail", "--deadline", "20s"], &format!("task {word}"));
+        // Some try again by themselves, and so do we: what is put back says so, and can be stopped meanwhile.
+        let record = until("an end, or a wait for the provider", || {
+            let record = world.home.show(&id);
+            (record["completed_at"].is_string() || record["queued_for"]["for"] == "rate").then_some(record)
+        });
+        let told = || world.told(&id);
         match record["status"].as_str().unwrap() {
-            "error" => {}
+            "error" | "aborted" => {}
+            "queued" => {
+                world.home.run(&["stop", "--wait", &id]).ended(0);
+                assert_eq!(world.home.show(&id)["status"], "stopped");
+            }
             // It was asked once more, and said nothing: that is shown.
             "completed" => {
                 assert_eq!(record["quality"], "unverified", "{word}: {record:#}\n{}", told());
@@ -205,11 +224,9 @@ pub(crate) fn failures(agent: Agent) {
         }
     }
     if native {
-        // Others stand back as well, and it can be stopped meanwhile.
         let id = world.start(&[], "task busy");
-        until("it to wait for its provider", || {
-            (world.home.show(&id)["queued_for"]["for"] == "rate").then_some(())
-        });
+        let waits = || (world.home.show(&id)["queued_for"]["for"] == "rate").then_some(());
+        until("it to wait for its provider", waits);
         world.home.run(&["stop", "--wait", &id]).ended(0);
         assert_eq!(world.home.show(&id)["status"], "stopped");
     }
@@ -218,11 +235,15 @@ pub(crate) fn failures(agent: Agent) {
 /// What passes is got over, in the same session where work had begun.
 pub(crate) fn mishaps(agent: Agent) {
     let world = World::new(agent);
-    for task in [
-        "blank [[empty*1]] [[say:fine]]",
-        "limited [[status:429*1]] [[retry-after:0]] [[say:fine]]",
-        "cut [[drop*1]] [[say:fine]]",
-    ] {
+    let mut tasks = vec!["limited [[status:429*1]] [[retry-after:0]] [[say:fine]]"];
+    // Claude Code asks by itself again, several times; of the others some count a stream that was cut as their end.
+    if !matches!(agent, Agent::Claude | Agent::ClaudeAcp) {
+        tasks.push("blank [[empty*1]] [[say:fine]]");
+    }
+    if !is_acp(agent) {
+        tasks.push("cut [[drop*1]] [[say:fine]]");
+    }
+    for task in tasks {
         let result = world.good(&world.run(&[], task));
         assert!(result.contains("FAKE-OK") || result.contains("fine"), "{task}: {result:?}");
     }

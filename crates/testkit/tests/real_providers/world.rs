@@ -155,7 +155,7 @@ pub(crate) fn is_acp(agent: Agent) -> bool {
     !matches!(agent, Agent::Claude | Agent::Codex | Agent::Pi)
 }
 
-/// Asks before it acts. pi does as it is told.
+/// Asks before it acts. pi does as it is told; codex-acp, opencode and qwen ask nobody in the configuration of these tests.
 pub(crate) fn asks(agent: Agent) -> bool {
-    !matches!(agent, Agent::Pi | Agent::PiAcp)
+    matches!(agent, Agent::Claude | Agent::Codex | Agent::ClaudeAcp | Agent::Gemini)
 }

@@ -94,6 +94,14 @@ impl Channel {
         }
     }
 
+    /// What it said by now. Heard before a prompt is given, it cannot be taken for a part of what that is answered with.
+    pub(super) fn said_by_now(&mut self) -> Vec<Said> {
+        match self {
+            Self::Shim(channel) => channel.wire.read(),
+            Self::Task(_) | Self::Past(_) => Vec::new(),
+        }
+    }
+
     /// Writes what the protocol itself answered.
     pub(super) async fn flush(&mut self) {
         if let Self::Shim(channel) = self {

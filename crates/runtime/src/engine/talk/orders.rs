@@ -59,6 +59,8 @@ impl Talk<'_> {
             // It is being stopped, or the session is not open in the state yet: the next state says so.
             return;
         }
+        let said = self.channel.said_by_now();
+        self.hear(said).await;
         // A stop that was accepted in the same step goes before.
         if !self.state.has_prompt() || self.state.run.cut.is_some() || !self.is_running() {
             return;

@@ -3,6 +3,7 @@
 //! `acp`, with its program.
 
 /// An agent that speaks the protocol.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and none excludes another")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agent {
     /// The name of its provider.

@@ -77,9 +77,9 @@ pub(crate) async fn run(args: &TypesArgs, console: &Console) -> Result<u8, Failu
         None => {
             let list = fetch(args, console, None).await?;
             if console.json {
-                console.document(&list)
+                console.document(&list);
             } else {
-                print(&list, console)
+                print(&list, console);
             }
             Ok(exit::DONE)
         }

@@ -47,9 +47,9 @@ impl Transcripts {
     /// Appends whole lines. Gives them back where too much waits.
     pub(crate) fn append(&self, path: &Path, lines: Vec<u8>) -> Result<(), Vec<u8>> {
         match self.sender.try_send(Work::Append { path: path.to_owned(), lines }) {
-            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
             Err(TrySendError::Full(Work::Append { lines, .. })) => Err(lines),
-            Err(TrySendError::Full(Work::Settle { .. })) => Ok(()),
+            // Nobody is left to write for, or it is on its way.
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 

@@ -208,6 +208,15 @@ fn apply(definition: &AgentDefinition, request: &mut SpawnRequest) -> Result<Vec
     Ok(notes)
 }
 
+/// A limit in the words of definitions: 0 is none.
+fn given<T: PartialEq + Default>(limit: Option<T>) -> Given<T> {
+    match limit {
+        None => Given::Omitted,
+        Some(limit) if limit == T::default() => Given::Nothing,
+        Some(limit) => Given::Value(limit),
+    }
+}
+
 /// What the caller said, in the words of definitions.
 fn call_of(request: &SpawnRequest) -> Result<Call, Problem> {
     let setup = &request.setup;
@@ -222,13 +231,6 @@ fn call_of(request: &SpawnRequest) -> Result<Call, Problem> {
         }
     };
     let budget = &request.budget;
-    fn given<T: PartialEq + Default>(limit: Option<T>) -> Given<T> {
-        match limit {
-            None => Given::Omitted,
-            Some(limit) if limit == T::default() => Given::Nothing,
-            Some(limit) => Given::Value(limit),
-        }
-    }
     Ok(Call {
         tools: setup.tools.allow.as_ref().map_or(Given::Omitted, |list| {
             if list.is_empty() { Given::Nothing } else { Given::Value(ToolList::new(list.iter().cloned())) }

@@ -37,7 +37,7 @@ pub(super) enum Untold {
 
 pub(super) enum Channel {
     Shim(Box<ShimChannel>),
-    Task(TaskChannel),
+    Task(Box<TaskChannel>),
     /// The shim is gone: what it had written down can be heard, and nothing can be told.
     Past(Box<Wire>),
 }
@@ -64,7 +64,7 @@ impl Channel {
         work: JoinHandle<()>,
         scribe: Scribe,
     ) -> Self {
-        Self::Task(TaskChannel { scribe, happened: 0, orders: Some(orders), said, work })
+        Self::Task(Box::new(TaskChannel { scribe, happened: 0, orders: Some(orders), said, work }))
     }
 
     pub(super) fn shim(shim: Shim, codec: Box<dyn Codec>, dir: PathBuf, scribe: Scribe) -> Self {

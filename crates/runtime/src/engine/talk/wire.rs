@@ -89,7 +89,9 @@ impl Wire {
                         bytes += output.len();
                         for line in self.split(&output) {
                             let heard = self.hear(line.as_bytes());
-                            heard.iter().for_each(|said| self.scribe.said(part.to, at(part.at_micros), said));
+                            for said in &heard {
+                                self.scribe.said(part.to, at(part.at_micros), said);
+                            }
                             said.extend(heard);
                         }
                     }
@@ -165,7 +167,9 @@ impl Wire {
                     for line in self.split(&output) {
                         let heard = self.codec.hear(line.as_bytes());
                         let when = at(part.at_micros);
-                        heard.said.iter().for_each(|said| self.scribe.said(part.to, when, said));
+                        for said in &heard.said {
+                            self.scribe.said(part.to, when, said);
+                        }
                         let replies = heard.reply.split_inclusive(|byte| *byte == b'\n');
                         owed.extend(replies.map(<[u8]>::to_vec));
                         all.extend(heard.said.into_iter().map(|said| (part.to, Was::Said(said))));
@@ -216,7 +220,9 @@ impl Wire {
         let rest = self.lines.finish()?;
         let heard = self.hear(rest.text.as_bytes());
         let position = self.log.position();
-        heard.iter().for_each(|said| self.scribe.said(position, super::super::clock::now(), said));
+        for said in &heard {
+            self.scribe.said(position, super::super::clock::now(), said);
+        }
         self.scribe.flush();
         Some(heard)
     }

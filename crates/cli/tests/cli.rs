@@ -77,9 +77,8 @@ fn queue_18_a_negative_or_fractional_limit_is_refused_with_the_reason() {
 #[test]
 fn a_wrong_request_is_refused_before_a_daemon_is_started_for_it() {
     let home = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 13] = [
+    let cases: [&[&str]; 12] = [
         &["run"],
-        &["run", "a prompt"],
         &["run", "--env", "NO_SUCH_VARIABLE_HERE", "--", "true"],
         &["run", "--prompt-file", "/no/such/file", "--", "true"],
         &["ls", "--watch"],

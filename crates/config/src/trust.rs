@@ -51,7 +51,7 @@ pub(crate) fn hold_back(it: &mut AgentDefinition, fields: &mut Fields<'_>) {
         it.permission_mode = None;
         dropped(&["permission_mode", "approval_policy"], &format!("the permission mode {mode} is ignored"));
     }
-    if let Some(sandbox) = it.sandbox.filter(|sandbox| *sandbox > Sandbox::ReadOnly) {
+    if let Some(sandbox) = it.sandbox.filter(|sandbox| *sandbox > Sandbox::WorkspaceWrite) {
         it.sandbox = None;
         dropped(&["sandbox", "sandbox_mode"], &format!("the sandbox {sandbox} is ignored"));
     }

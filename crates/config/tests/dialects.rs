@@ -368,7 +368,8 @@ fn def_15_what_gives_power_is_held_back_until_the_project_is_trusted() {
     assert_eq!(one(&catalog, "doc-writer").permission_mode, None);
     assert_eq!(one(&catalog, "doc-writer").mcp_servers, Given::Nothing);
     let tester = one(&catalog, "tester");
-    assert_eq!((tester.sandbox, &tester.mcp_servers), (None, &Given::Nothing));
+    // A fence stays, whoever set it up; only none at all is a wider one.
+    assert_eq!((tester.sandbox, &tester.mcp_servers), (Some(Sandbox::WorkspaceWrite), &Given::Nothing));
     assert!(tester.extra.is_empty());
     assert_eq!(one(&catalog, "poet").mcp_servers, Given::Nothing);
 
@@ -395,7 +396,6 @@ fn def_15_what_gives_power_is_held_back_until_the_project_is_trusted() {
             "scout.md: isolation",
             "tester.toml: mcp_servers",
             "tester.toml: model_context_window",
-            "tester.toml: sandbox_mode",
             "writer.md: mcpServers",
             "writer.md: permissionMode",
         ]

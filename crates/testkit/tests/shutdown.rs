@@ -147,6 +147,12 @@ fn stop_24_a_second_signal_ends_it_at_once_and_loses_nothing() {
         let daemon = home.daemon_pid().unwrap();
         let asks = started(&mut home.command(order));
         until_draining(&home);
+        if order[1] == "--stop-children" {
+            let path = format!("/v1/subagents/{id}");
+            until("the stop to be accepted", || {
+                (home.http().get(&path).json()["status"] == "stopping").then_some(())
+            });
+        }
         assert!(is_alive(daemon));
         let begun = Instant::now();
         kill(daemon, Signal::TERM);

@@ -38,6 +38,9 @@ impl Engine {
             // For a program the type is a label.
             return Ok(Vec::new());
         }
+        if request.prompt.trim().is_empty() {
+            return Err(invalid("an agent needs a task: the prompt is blank"));
+        }
         let name = request.agent_type.clone().filter(|name| *name != request.provider);
         let mut notes = Vec::new();
         let mut first = None;

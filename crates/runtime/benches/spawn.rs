@@ -44,6 +44,7 @@ fn world() -> World {
             lease: Duration::from_mins(10),
             version: String::from("bench"),
             escalate_after: Duration::from_mins(1),
+            open_within: Duration::from_mins(2),
             tell_after: EngineConfig::TELL_AFTER,
             look_every: Duration::from_secs(5),
             child_limits: vec![],

@@ -129,6 +129,13 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         section: "daemon",
+        key: "open_timeout_ms",
+        least: 100,
+        most: 3_600_000,
+        set: |s, v| s.open_within = Duration::from_millis(v),
+    },
+    Rule {
+        section: "daemon",
         key: "look_every_ms",
         least: 10,
         most: 600_000,

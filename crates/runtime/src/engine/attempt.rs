@@ -112,7 +112,7 @@ impl Attempt {
         self.inner.paths.attempt_of(&self.state, self.key)
     }
 
-    fn provider(&self) -> Result<&Arc<dyn Provider>, Problem> {
+    pub(super) fn provider(&self) -> Result<&Arc<dyn Provider>, Problem> {
         self.inner.registry.get(&self.state.spec.provider)
     }
 

@@ -91,6 +91,8 @@ pub struct EngineConfig {
     pub tell_after: Duration,
     /// How long after the end of a subagent its unread results are told to whoever asked for it.
     pub escalate_after: Duration,
+    /// How long an agent may take until it accepts prompts.
+    pub open_within: Duration,
     /// How often everything live is looked at: for signs of life, and in case an effect was lost.
     pub look_every: Duration,
     /// Resource limits that every child gets: those that the daemon was started with, where it has raised its own.

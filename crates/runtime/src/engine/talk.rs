@@ -87,6 +87,8 @@ pub(super) struct Talk<'a> {
     warning: Option<Instant>,
     /// Its deadline, where the shim does not hold it.
     deadline: Option<Instant>,
+    /// An agent that has not opened its session by then never will.
+    opening: Option<Instant>,
 }
 
 impl Attempt {
@@ -146,6 +148,11 @@ impl Attempt {
 }
 
 impl Attempt {
+    /// How long an agent may take until it accepts prompts. A program of somebody's own takes what it takes.
+    fn opens_within(&self) -> Option<std::time::Duration> {
+        self.provider().is_ok_and(|provider| provider.is_agent()).then_some(self.inner.config.open_within)
+    }
+
     fn scribe(&self) -> Scribe {
         let state = self.states.borrow();
         let path = self.dir().join(super::transcripts::FILE);
@@ -180,6 +187,7 @@ impl<'a> Talk<'a> {
             unheard: 0,
             warning: None,
             deadline: None,
+            opening: attempt.opens_within().map(|within| Instant::now() + within),
             news: true,
         }
     }
@@ -225,6 +233,12 @@ impl<'a> Talk<'a> {
                 () = until(self.deadline) => {
                     self.deadline = None;
                     self.act_soon(Command::Cut { limit: subagent_model::Limit::Deadline });
+                }
+                () = until(self.opening), if !self.opened => {
+                    self.opening = None;
+                    let why = String::from("it did not open its session in time");
+                    let failure = self.failed(ErrorCode::Timeout, why, true);
+                    self.fail(failure);
                 }
                 _ = renewal.tick() => {
                     if let Some(shim) = self.channel.as_shim() {

@@ -11,14 +11,26 @@ use crate::Provider;
 #[derive(Default, Clone)]
 pub struct Registry {
     providers: BTreeMap<String, Arc<dyn Provider>>,
+    /// The first name that was given twice.
+    twice: Option<String>,
 }
 
 impl Registry {
-    /// Adds a provider; a later one of the same name takes its place.
+    /// Adds a provider. Of two with the same name the first stays, and an engine does not start with them.
     #[must_use]
     pub fn with(mut self, provider: impl Provider) -> Self {
-        self.providers.insert(provider.name().to_owned(), Arc::new(provider));
+        let name = provider.name().to_owned();
+        if self.providers.contains_key(&name) {
+            self.twice.get_or_insert(name);
+        } else {
+            self.providers.insert(name, Arc::new(provider));
+        }
         self
+    }
+
+    /// A name that two providers have, if there is one.
+    pub fn given_twice(&self) -> Option<&str> {
+        self.twice.as_deref()
     }
 
     /// The provider of this name, or a refusal that lists those there are.

@@ -265,3 +265,14 @@ async fn the_first_agent_that_is_installed_is_taken_and_told() {
     let found: Vec<_> = list.providers.iter().map(|it| (it.name.as_str(), it.found.is_some())).collect();
     assert_eq!(found, [("claude", false), ("codex", false), ("zed", true)]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prov_02_a_name_that_is_given_twice_is_an_error() {
+    let dir = tempfile::Builder::new().prefix("sa-").tempdir().unwrap();
+    let agent = || Agent { name: "zed", fake: Scripted::default() };
+    let registry = Registry::default().with(agent()).with(agent());
+    assert!(registry.get("zed").is_ok(), "the first is intact");
+    let config = support::config(dir.path(), Limits::default());
+    let refused = Engine::start(config, Arc::new(MemoryStore::default()), registry, None).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("zed")));
+}

@@ -138,6 +138,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// Two providers have one name.
+    #[error("two providers are named {0:?}")]
+    ProviderTwice(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -206,6 +209,9 @@ impl Engine {
         registry: Registry,
         pool: Option<ShimPool>,
     ) -> Result<Self, StartError> {
+        if let Some(name) = registry.given_twice() {
+            return Err(StartError::ProviderTwice(name.to_owned()));
+        }
         let paths = Paths::new(&config.data_dir);
         paths.make().map_err(|source| StartError::DataDir { dir: config.data_dir.clone(), source })?;
         let (sender, receiver) = std::sync::mpsc::channel();

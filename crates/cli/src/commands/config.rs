@@ -27,7 +27,7 @@ enum What {
 /// Show or change the limits in force
 ///
 /// A change counts for what is decided from now on: nothing that runs or waits is turned away. It lasts until the daemon
-/// ends; what lasts is [limits] in config.toml.
+/// ends; what lasts is the section "limits" of config.toml.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   subagent config limits

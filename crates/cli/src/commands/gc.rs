@@ -17,7 +17,7 @@ use crate::view::{number, time};
 /// Release what was read and is old
 ///
 /// First logs and whole texts go; records and previews stay longer. What is live or unread is never touched. The daemon
-/// does the same by itself as config.toml says in [retention]; this is for doing it now.
+/// does the same by itself as the section "retention" of config.toml says; this is for doing it now.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   subagent gc --dry-run

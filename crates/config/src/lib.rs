@@ -1,7 +1,7 @@
 //! Agent definition files: what a type of subagent is, and how a file, a call and the defaults become one.
 //!
 //! One loader reads several dialects and brings each to one [`AgentDefinition`]. A [`Catalog`] is all of them at one
-//! moment; [`combine`] says what counts for one run; [`models`] finds the model that a name means; [`prompt`] makes the
+//! moment; [`combine()`] says what counts for one run; [`models`] finds the model that a name means; [`prompt`] makes the
 //! system prompt. The caller says which directories there are and which projects are trusted ([`Places`]): nothing here
 //! reads the environment or the home directory, and nothing is written. What a project's file may not do before the
 //! project is trusted is held back here, for every dialect alike.

@@ -1,6 +1,7 @@
 //! The providers of a runtime, by name.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use subagent_model::{ErrorCode, Problem};
@@ -19,11 +20,13 @@ impl Registry {
     /// Adds a provider. Of two with the same name the first stays, and an engine does not start with them.
     #[must_use]
     pub fn with(mut self, provider: impl Provider) -> Self {
-        let name = provider.name().to_owned();
-        if self.providers.contains_key(&name) {
-            self.twice.get_or_insert(name);
-        } else {
-            self.providers.insert(name, Arc::new(provider));
+        match self.providers.entry(provider.name().to_owned()) {
+            Entry::Occupied(taken) => {
+                self.twice.get_or_insert_with(|| taken.key().clone());
+            }
+            Entry::Vacant(free) => {
+                free.insert(Arc::new(provider));
+            }
         }
         self
     }

@@ -17,6 +17,7 @@ mod records;
 mod size;
 mod steering;
 mod stopping;
+mod stream;
 mod subscribers;
 
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ struct Options {
     /// Directory of the programs
     #[arg(long, hide = true)]
     programs: PathBuf,
-    /// Only these: floor, latency, throughput, adoption, stop, steer, subscribers, size, records, peer
+    /// Only these: floor, latency, throughput, adoption, stop, steer, stream, subscribers, size, records, peer
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Children of the long throughput run
@@ -47,6 +48,9 @@ struct Options {
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(steering::CHILD) {
         return steering::listen().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if std::env::args().nth(1).as_deref() == Some(stream::CHILD) {
+        return stream::speak().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,6 +89,9 @@ fn run(options: &Options) -> Result<()> {
         }
         if wanted("steer") {
             steering::measure(options, dir.path()).await?;
+        }
+        if wanted("stream") {
+            stream::measure(options, dir.path()).await?;
         }
         if wanted("subscribers") {
             subscribers::measure(options, dir.path()).await?;

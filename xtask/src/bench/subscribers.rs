@@ -57,7 +57,7 @@ async fn spawn_many(daemon: &Daemon) -> Result<Samples> {
 }
 
 /// Resident memory in KiB.
-fn resident(pid: u32) -> Result<u64> {
+pub(crate) fn resident(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     Ok(line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or(0))

@@ -107,6 +107,7 @@ async fn stop_02_a_stop_between_the_open_session_and_the_prompt_goes_first() {
 #[tokio::test]
 async fn stop_02_a_stop_right_after_the_slot_was_taken_leaves_nothing() {
     for request in [scripted("say never"), shell("echo never")] {
+        let wanted_is_program = request.exec.is_some();
         let (world, slow) = slow_world().await;
         slow.close();
         let (engine, wanted) = (world.engine.clone(), request.clone());
@@ -119,7 +120,9 @@ async fn stop_02_a_stop_right_after_the_slot_was_taken_leaves_nothing() {
         let id = spawn.await.unwrap().unwrap().record.id;
         assert_eq!(stop.await.unwrap().unwrap().stopped.len(), 1);
         let record = world.ended(id).await;
-        assert_eq!((record.status, record.result), (Status::Stopped, None));
+        // What a program had written by then is kept with it, and is no good end.
+        assert_eq!(record.status, Status::Stopped);
+        assert!(record.result.is_none() || wanted_is_program, "{record:?}");
         world.until_quiet(id).await;
         let kinds = world.kinds(id).await;
         assert_eq!(kinds.iter().filter(|kind| **kind == "ended").count(), 1, "{kinds:?}");

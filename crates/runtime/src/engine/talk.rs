@@ -20,7 +20,7 @@ use subagent_model::{
     Written,
 };
 use subagent_process::{ExitWait, Shim};
-use subagent_provider::{Codec, Dialogue, Job, Link, Said, TaskContext, Verdict, bound};
+use subagent_provider::{Codec, Dialogue, Job, Link, Said, TaskContext, TurnEnd, Verdict, bound};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -87,6 +87,9 @@ pub(super) struct Talk<'a> {
     warning: Option<Instant>,
     /// Its deadline, where the shim does not hold it.
     deadline: Option<Instant>,
+    /// A message that was found in the log behind the end of a turn, and that end: it may have opened the next turn, or crossed
+    /// the end.
+    crossed: Option<(MessageNumber, Option<TurnEnd>)>,
     /// An agent that has not opened its session by then never will.
     opening: Option<Instant>,
 }
@@ -188,6 +191,7 @@ impl<'a> Talk<'a> {
             warning: None,
             deadline: None,
             opening: attempt.opens_within().map(|within| Instant::now() + within),
+            crossed: None,
             news: true,
         }
     }
@@ -307,8 +311,16 @@ impl<'a> Talk<'a> {
                     self.opened = true;
                     self.act_soon(Command::Opened { attempt, session });
                 }
-                Said::Took(number) => self.settle_message(number, Written::Yes),
-                Said::Declined(number) => self.settle_message(number, Written::Refused),
+                Said::Took(number) => {
+                    self.crossed = None;
+                    self.settle_message(number, Written::Yes);
+                }
+                Said::Declined(number) => {
+                    self.settle_message(number, Written::Refused);
+                    if let Some(Some(end)) = self.declined(number) {
+                        self.turn_ended(end).await;
+                    }
+                }
                 Said::Asked(ask) => {
                     self.asks += 1;
                     // Policy and time limit are the writer's.
@@ -325,6 +337,7 @@ impl<'a> Talk<'a> {
                 Said::Background { live: 0 } => self.act_soon(Command::BackgroundEnded { attempt }),
                 Said::HeldUp { until } => self.held_up(until),
                 Said::Done(end) => {
+                    self.crossed = None;
                     self.count();
                     // Before it takes prompts, the end is that of its opening. Background work may begin a turn of its own,
                     // and what that ends with counts as well. Any other end without a turn is of nobody's.

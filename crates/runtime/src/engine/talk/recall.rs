@@ -64,6 +64,8 @@ impl Talk<'_> {
                     WasTold::Message(number) => {
                         recalled.written.push(number);
                         if !self.turn_open {
+                            // It may have crossed the end of the turn before: then the child declines it.
+                            self.crossed = Some((number, recalled.last_end.take()));
                             self.begins_turn(&mut recalled);
                         }
                     }
@@ -89,6 +91,13 @@ impl Talk<'_> {
         recalled
     }
 
+    /// A message was declined: if it alone had seemed to open a turn, none is open, and the end of the one before stands.
+    pub(super) fn declined(&mut self, number: MessageNumber) -> Option<Option<TurnEnd>> {
+        let (_, end) = self.crossed.take_if(|(crossed, _)| *crossed == number)?;
+        self.turn_open = false;
+        Some(end)
+    }
+
     fn begins_turn(&mut self, recalled: &mut Recalled) {
         self.turn_open = true;
         recalled.last_end = None;
@@ -104,10 +113,19 @@ impl Talk<'_> {
             }
             Said::Asked(ask) => recalled.open_asks.push(ask),
             Said::TookBack { key } => recalled.open_asks.retain(|ask| ask.key != key),
-            Said::Took(number) => recalled.took.push((number, Written::Yes)),
-            Said::Declined(number) => recalled.took.push((number, Written::Refused)),
+            Said::Took(number) => {
+                self.crossed = None;
+                recalled.took.push((number, Written::Yes));
+            }
+            Said::Declined(number) => {
+                recalled.took.push((number, Written::Refused));
+                if let Some(end) = self.declined(number) {
+                    recalled.last_end = end;
+                }
+            }
             Said::Done(end) => {
                 self.turn_open = false;
+                self.crossed = None;
                 self.ear.turn_over();
                 recalled.open_asks.clear();
                 recalled.last_end = Some(end);

@@ -1,38 +1,181 @@
-//! Any lines of an agent, heard by two codecs: one lives through it, the other reads what the first one wrote.
+//! Anything that an agent may say over the Agent Client Protocol.
 
 #![no_main]
 
+mod common;
+
+use std::sync::LazyLock;
+
+use common::{Peer, converse, job};
 use libfuzzer_sys::fuzz_target;
-use subagent_model::{AttemptKey, AttemptNumber, BoundedText, Requester, RunNumber, SpawnSpec, SubagentId};
-use subagent_provider::{Job, Order, Provider};
+use serde_json::{Value, json};
+use subagent_provider::{Codec, Job, Provider};
 use subagent_provider_acp::AcpProvider;
 
-fuzz_target!(|lines: Vec<Vec<u8>>| {
-    let Some(prompt) = BoundedText::whole("x") else { return };
-    let spec = SpawnSpec::new("acp", prompt.clone(), "/work".into());
-    let subagent = SubagentId::from_uuid(uuid::Uuid::nil());
-    let key = AttemptKey { subagent, run: RunNumber(1), attempt: AttemptNumber(1) };
-    let job = Job { key, spec: spec.into(), prompt, prompt_text: None, dir: "/jobs".into(), session: None };
-    let provider = AcpProvider::any();
-    let (Some(mut live), Some(mut anew)) = (provider.codec(&job), provider.codec(&job)) else { return };
-    live.open(&job);
-    anew.open(&job);
-    let opening: [&[u8]; 2] = [
-        br#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}"#,
-        br#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}"#,
+static PEER: LazyLock<Peer> = LazyLock::new(|| Peer {
+    job: |kind| {
+        job(provider(kind).name(), |spec| {
+            spec.model = (kind & 8 != 0).then(|| String::from("large"));
+            spec.setup.effort = (kind & 16 != 0).then(|| String::from("high"));
+            spec.setup.permission_mode = (kind & 32 != 0).then(|| String::from("default"));
+        })
+    },
+    session: "s",
+    opening: vec![answered(&json!(0), able()), answered(&json!(2), session())],
+    known: known(),
+    words: &["c", "t", "end_turn", "cancelled", "running", "idle", "completed", "failed", "session/prompt"],
+    answer,
+});
+
+static PROVIDERS: LazyLock<Vec<AcpProvider>> = LazyLock::new(|| AcpProvider::all().collect());
+
+fn provider(kind: u8) -> AcpProvider {
+    PROVIDERS[usize::from(kind & 7) % PROVIDERS.len()]
+}
+
+fn answered(id: &Value, result: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
+}
+
+fn able() -> Value {
+    json!({
+        "protocolVersion": 1,
+        "agentInfo": {"name": "fake", "version": "1"},
+        "agentCapabilities": {
+            "loadSession": true,
+            "mcpCapabilities": {"http": true},
+            "sessionCapabilities": {"resume": {}, "fork": {}, "systemPrompt": {"mode": {"override": {}}}},
+        },
+        "authMethods": [{"id": "key", "name": "API key"}],
+    })
+}
+
+fn option(id: &str, category: &str, value: &str, others: [&str; 2]) -> Value {
+    let options = others.map(|value| json!({"value": value, "name": value}));
+    json!({"id": id, "category": category, "type": "select", "currentValue": value, "options": options})
+}
+
+fn session() -> Value {
+    let options = [
+        option("m", "model", "small", ["small", "large"]),
+        option("e", "thought_level", "low", ["low", "high"]),
     ];
-    for line in opening {
-        assert_eq!(live.hear(line), anew.hear(line));
+    let modes = ["default", "auto", "plan"].map(|id| json!({"id": id, "name": id}));
+    json!({
+        "sessionId": "s",
+        "configOptions": options,
+        "modes": {"currentModeId": "auto", "availableModes": modes},
+        "models": {"currentModelId": "small", "availableModels": [{"modelId": "small"}, {"modelId": "large"}]},
+    })
+}
+
+fn answer(told: &Value, how: u8) -> Vec<Value> {
+    let (Some(id), Some(method)) = (told.get("id"), told["method"].as_str()) else { return vec![] };
+    if how % 8 == 7 {
+        let error = json!({"code": -32002, "message": "Resource not found", "data": {"uri": "s"}});
+        return vec![json!({"jsonrpc": "2.0", "id": id, "error": error})];
     }
-    let order = Order::Prompt { number: None, from: Requester::from("me"), text: String::new() };
-    for line in lines {
-        if let Ok(told) = live.tell(&order) {
-            anew.recall(&told);
+    let result = match method {
+        "initialize" => able(),
+        "session/prompt" => {
+            let reason =
+                ["end_turn", "cancelled", "max_tokens", "max_turn_requests", "refusal", "odd", "end_turn"];
+            json!({"stopReason": reason[usize::from(how % 8)], "usage": {"totalTokens": 9, "inputTokens": 5, "outputTokens": 4}})
         }
-        let heard = live.hear(&line);
-        assert_eq!(heard, anew.hear(&line));
-        for reply in heard.reply.split_inclusive(|byte| *byte == b'\n') {
-            anew.recall(reply);
-        }
+        _ => session(),
+    };
+    vec![answered(id, result)]
+}
+
+fn known() -> Vec<Value> {
+    let update = |session: &str, kind: &str, mut fields: Value| {
+        fields["sessionUpdate"] = json!(kind);
+        json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": fields}})
+    };
+    let request = |id: Value, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let text = json!({"type": "text", "text": "x"});
+    let form = |property: Value| {
+        json!({"mode": "form", "message": "?", "sessionId": "s",
+            "requestedSchema": {"properties": {"a": property, "b": {"type": "boolean"}}, "required": ["a"]}})
+    };
+    let mut all = Vec::new();
+    for session in ["s", "c"] {
+        let permission = json!({"sessionId": session, "toolCall": {"toolCallId": "t", "title": "ls", "kind": "execute",
+            "rawInput": {"command": "ls"}, "locations": [{"path": "/w/a", "line": 1}]},
+            "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "a", "kind": "allow_always"},
+                {"optionId": "n", "name": "No", "kind": "reject_once"}]});
+        all.extend([
+            update(session, "agent_message_chunk", json!({"content": text, "messageId": "a"})),
+            update(session, "agent_message_chunk", json!({"content": text, "messageId": "b"})),
+            update(session, "agent_message_chunk", json!({"content": text})),
+            update(session, "agent_thought_chunk", json!({"content": text})),
+            update(session, "user_message_chunk", json!({"content": text})),
+            update(
+                session,
+                "tool_call",
+                json!({"toolCallId": "t", "title": "ls", "kind": "execute", "status": "pending",
+                "rawInput": {"command": "ls"}, "content": [{"type": "content", "content": text}]}),
+            ),
+            update(
+                session,
+                "tool_call_update",
+                json!({"toolCallId": "t", "status": "completed", "rawOutput": "x",
+                "content": [{"type": "diff", "path": "p", "oldText": "a", "newText": "b"}]}),
+            ),
+            update(
+                session,
+                "plan",
+                json!({"entries": [{"content": "x", "status": "in_progress", "priority": "low"}]}),
+            ),
+            update(
+                session,
+                "usage_update",
+                json!({"used": 5, "size": 9, "cost": {"amount": 0.5, "currency": "USD"}}),
+            ),
+            update(
+                session,
+                "config_option_update",
+                json!({"configOptions": [option("m", "model", "large", ["small", "large"])]}),
+            ),
+            update(session, "current_mode_update", json!({"currentModeId": "plan"})),
+            update(session, "compaction_update", json!({"compactionId": "k", "status": "completed"})),
+            update(session, "notice", json!({"title": "slow", "description": "very", "severity": "warning"})),
+            request(json!(1), "session/request_permission", permission.clone()),
+            request(json!("p"), "session/request_permission", permission),
+        ]);
     }
+    for state in ["running", "idle", "completed", "requires_action"] {
+        all.push(update(
+            "s",
+            "subagent_update",
+            json!({"sessionId": "c", "title": "x", "capabilities": {"cancel": {}}, "parentSessionId": "s",
+                "state": {"state": state, "stopReason": "end_turn"}}),
+        ));
+    }
+    for property in [
+        json!({"type": "integer", "minimum": 0}),
+        json!({"type": "string", "enum": ["x", "y"]}),
+        json!({"type": "number"}),
+        json!({"type": "array", "items": {"enum": ["x", "y"]}}),
+    ] {
+        all.push(request(json!(3), "elicitation/create", form(property)));
+    }
+    all.push(request(json!(4), "fs/read_text_file", json!({})));
+    for id in [json!(1), json!("p"), json!(3)] {
+        all.push(json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}));
+    }
+    all.extend([answered(&json!(0), able()), answered(&json!(2), session())]);
+    for id in [3, 4, 5, 6, 8] {
+        all.push(answered(&json!(id), json!({"stopReason": "end_turn"})));
+    }
+    all
+}
+
+fn codec(kind: u8, job: &Job) -> Box<dyn Codec> {
+    provider(kind).codec(job).expect("it is spoken with")
+}
+
+fuzz_target!(|input: &[u8]| {
+    let kind = input.first().copied().unwrap_or_default() >> 2;
+    converse(&PEER, input, |job| codec(kind, job), |_, _| {});
 });

@@ -317,7 +317,7 @@ impl<'a> Talk<'a> {
                 }
                 Said::Declined(number) => {
                     self.settle_message(number, Written::Refused);
-                    if let Some(Some(end)) = self.declined(number) {
+                    if let Some(recall::EndBefore(Some(end))) = self.declined(number) {
                         self.turn_ended(end).await;
                     }
                 }

@@ -28,6 +28,9 @@ struct Recalled {
     hole_in_input: bool,
 }
 
+/// How the turn before ended, where it did.
+pub(super) struct EndBefore(pub(super) Option<TurnEnd>);
+
 impl Talk<'_> {
     /// Rebuilds what is known of the conversation, and makes state and log agree.
     pub(super) async fn take_over(&mut self, job: &Job) -> Result<(), LogError> {
@@ -92,10 +95,10 @@ impl Talk<'_> {
     }
 
     /// A message was declined: if it alone had seemed to open a turn, none is open, and the end of the one before stands.
-    pub(super) fn declined(&mut self, number: MessageNumber) -> Option<Option<TurnEnd>> {
+    pub(super) fn declined(&mut self, number: MessageNumber) -> Option<EndBefore> {
         let (_, end) = self.crossed.take_if(|(crossed, _)| *crossed == number)?;
         self.turn_open = false;
-        Some(end)
+        Some(EndBefore(end))
     }
 
     fn begins_turn(&mut self, recalled: &mut Recalled) {
@@ -119,7 +122,7 @@ impl Talk<'_> {
             }
             Said::Declined(number) => {
                 recalled.took.push((number, Written::Refused));
-                if let Some(end) = self.declined(number) {
+                if let Some(EndBefore(end)) = self.declined(number) {
                     recalled.last_end = end;
                 }
             }

@@ -27,7 +27,15 @@ const MOST_CHOICES: usize = 32;
 /// A question that waits for its answer: what it was about, as far as the answer needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pending {
+    tool: String,
     input: Option<String>,
+}
+
+impl Pending {
+    /// The same question once more. What was too large to keep is never known to be the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.input.is_some() && self == other
+    }
 }
 
 /// The question in our words, and what is kept of it.
@@ -35,7 +43,7 @@ pub(super) fn ask(key: &str, asked: &ToolAsk) -> (Ask, Pending) {
     let input = asked.input.get();
     let subject = question(asked).unwrap_or_else(|| approval(asked));
     let kept = (input.len() <= KEPT_BYTES).then(|| input.to_owned());
-    (Ask { key: key.to_owned(), subject }, Pending { input: kept })
+    (Ask { key: key.to_owned(), subject }, Pending { tool: asked.tool_name.clone(), input: kept })
 }
 
 /// The line that gives the answer.

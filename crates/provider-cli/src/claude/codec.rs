@@ -38,6 +38,8 @@ pub struct Claude {
     tools: Tools,
     mail: Mail,
     asks: BTreeMap<String, Pending>,
+    /// Ids that were used for two questions at once: none is asked or answered under them any more.
+    spoilt: VecDeque<String>,
     tasks: Tasks,
     ledger: Ledger,
     model: Option<String>,
@@ -76,6 +78,7 @@ impl Claude {
             tools: Tools::of(&job.spec),
             mail: Mail::of(&job.key),
             asks: BTreeMap::new(),
+            spoilt: VecDeque::new(),
             tasks: Tasks::default(),
             ledger: Ledger::new(continues),
             model: None,
@@ -208,18 +211,39 @@ impl Claude {
     }
 
     fn request(&mut self, Request { id, ask }: Request, heard: &mut Heard) {
+        let asked = match &ask {
+            Asked::Tool(tool) => Some(asks::ask(&id, tool)),
+            _ => None,
+        };
+        let repeated = self
+            .asks
+            .get(&id)
+            .is_some_and(|open| asked.as_ref().is_some_and(|(_, pending)| open.is_same(pending)));
+        if repeated {
+            return;
+        }
+        // Another request under the name of an open one: a yes to the one would be a yes to the other. One answer goes to
+        // both, and nobody is asked any more.
+        if self.asks.remove(&id).is_some() {
+            heard.said.push(Said::TookBack { key: id.clone() });
+            if self.spoilt.len() >= MOST {
+                self.spoilt.pop_front();
+            }
+            self.spoilt.push_back(id.clone());
+        }
         let reply = match ask {
             _ if id.is_empty() || id.len() > NAME_BYTES => orders::refuse(&id, "its id is too long"),
             Asked::Tool(tool) if !self.tools.allow(&tool.tool_name) => {
                 let why = format!("{} is none of the tools that may be used here.", tool.tool_name);
                 asks::deny(&id, &why)
             }
-            Asked::Tool(_) if self.asks.len() >= MOST && !self.asks.contains_key(&id) => {
-                asks::deny(&id, "Too many questions are open.")
+            Asked::Tool(_) if self.spoilt.contains(&id) => {
+                asks::deny(&id, "Its id is that of another question.")
             }
-            Asked::Tool(tool) => {
-                let (ask, pending) = asks::ask(&id, &tool);
-                if self.asks.insert(id, pending).is_none() {
+            Asked::Tool(_) if self.asks.len() >= MOST => asks::deny(&id, "Too many questions are open."),
+            Asked::Tool(_) => {
+                if let Some((ask, pending)) = asked {
+                    self.asks.insert(id, pending);
                     heard.said.push(Said::Asked(ask));
                 }
                 return;
@@ -311,6 +335,9 @@ impl Codec for Claude {
                 orders::interrupt(self.interrupts)
             }
             Order::Answer { key, ask, answer, reason } => {
+                if self.spoilt.contains(key) {
+                    return Err(String::from("it used the id of this question for another one"));
+                }
                 let pending = self.asks.remove(key);
                 asks::answer(key, pending.as_ref(), ask, answer, reason.as_deref())
             }

@@ -260,3 +260,21 @@ fn prov_12_what_was_denied_is_told_once() {
     prompted(&mut claude);
     ended(&mut claude, &result(&json!({"permission_denials": denials})));
 }
+
+/// A yes to one action is never a yes to another that came under the same id.
+#[test]
+fn perm_01_an_id_that_is_used_again_while_it_waits_is_answered_with_a_no() {
+    let bash = |command: &str| tool("Bash", &json!({ "command": command }));
+    for again in
+        [bash("rm -rf /"), tool("ExitPlanMode", &json!({"command": "ls"})), json!({"subtype": "elicitation"})]
+    {
+        let mut claude = opened();
+        let ask = asked(&mut claude, "k", &bash("ls"));
+        assert_eq!(said(&mut claude, &request("k", &bash("ls"))), [], "the same once more is the same");
+        let heard = hear(&mut claude, &request("k", &again));
+        assert_eq!(heard.said, [Said::TookBack { key: "k".into() }], "{again}");
+        let reply = String::from_utf8(heard.reply).unwrap();
+        assert!(!reply.is_empty() && !reply.contains("\"allow\""), "{reply}");
+        assert!(claude.tell(&answer(ask, choice(Choice::AllowOnce), None)).is_err(), "nothing waits");
+    }
+}

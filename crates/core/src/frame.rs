@@ -99,12 +99,13 @@ impl Frame {
     }
 }
 
-/// Content of a gap frame: output bytes that are not in the log.
+/// Content of a gap frame: output bytes that are not in the log. Those that could not be written are missing where the
+/// frame stands; those that were deleted with the oldest segment are missing further up, where a reader finds that out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// Bytes dropped since the gap frame before.
+    /// Bytes that are missing here. Logs of the first version count those that were deleted further up as well.
     pub bytes: u64,
-    /// Bytes dropped since the attempt began.
+    /// Bytes dropped since the attempt began, here and further up.
     pub total: u64,
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use subagent_core::frame::control::{ControlFrame, SPOOL_FILE};
-use subagent_core::frame::{Frame, Kind};
+use subagent_core::frame::{Frame, Gap, Kind};
 
 use crate::log::{FrameLog, LogError, LogItem};
 
@@ -87,7 +87,10 @@ impl Conversation {
     fn part(&mut self, frame: &Frame) -> io::Result<Option<Part>> {
         Ok(match frame.kind {
             Kind::Stdin | Kind::Stdout | Kind::Stderr => Some(Part::Bytes(frame.kind, frame.payload.clone())),
-            Kind::Gap => Some(Part::Hole { stdin: false }),
+            // What is missing further up was found there.
+            Kind::Gap => Gap::decode(&frame.payload)
+                .is_none_or(|gap| gap.bytes > 0)
+                .then_some(Part::Hole { stdin: false }),
             Kind::Control => match serde_json::from_slice(&frame.payload) {
                 Ok(ControlFrame::StdinClosed) => Some(Part::StdinClosed),
                 Ok(ControlFrame::StdinSpooled { offset, len }) => Some(match self.spooled(offset, len)? {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use subagent_core::frame::Kind;
 use subagent_process::conversation::{Conversation, Part};
-use subagent_process::{Containment, LiveShim, ProcessIdentity, Shim, ShimError, survey};
+use subagent_process::{Containment, LiveShim, ProcessIdentity, Shim, ShimError, exit_record, survey};
 use support::{World, eventually, exit, graces, output_holds, piped, stdout, stdout_text};
 
 const INLINE: usize = 16 * 1024;
@@ -315,4 +315,55 @@ async fn what_cannot_be_noted_is_not_given() {
     let record = exit(&shim).await;
     assert_eq!((record.exit_code, record.stdout_bytes), (Some(0), 6), "the child saw the end of its input");
     assert_eq!(given(&dir, u64::MAX), b"noted\n");
+}
+
+#[tokio::test]
+async fn a_child_waits_for_whoever_must_hear_all_of_it_and_nothing_is_a_hole() {
+    let world = World::new(Containment::Auto);
+    let shim = world.launcher.launch().await.unwrap();
+    let mut job = piped(world.script("1", "head -c 3000000 /dev/zero; echo end"));
+    job.log_limit = 256 * 1024;
+    job.heard = true;
+    shim.start(job).await.unwrap();
+    let dir = world.attempt_dir("1");
+    let mut ends = shim.log_end();
+    let mut log = Conversation::open(&dir);
+    let (mut heard, mut most) = (0, 0);
+    while heard < 3_000_004 {
+        // A reader that is slower than the child.
+        let _ = tokio::time::timeout(Duration::from_millis(2), ends.changed()).await;
+        most = most.max(*ends.borrow() - log.position());
+        match log.next_part().unwrap() {
+            Some(found) => match found.part {
+                Part::Bytes(Kind::Stdout, bytes) => heard += bytes.len(),
+                Part::Hole { .. } => panic!("a hole after {heard} bytes"),
+                Part::Bytes(..) | Part::StdinClosed => {}
+            },
+            None => assert!(!shim.is_lost()),
+        }
+        shim.heard(log.position()).unwrap();
+    }
+    assert!(most <= 128 * 1024, "{most}");
+    shim.stop(graces(200, 5_000)).unwrap();
+    exit(&shim).await;
+}
+
+#[tokio::test]
+async fn a_child_does_not_wait_for_a_reader_that_is_gone() {
+    let world = World::new(Containment::Auto);
+    let shim = world.launcher.launch().await.unwrap();
+    let mut job = piped(world.script("1", "head -c 3000000 /dev/zero; echo end"));
+    job.log_limit = 256 * 1024;
+    job.heard = true;
+    shim.start(job).await.unwrap();
+    let dir = world.attempt_dir("1");
+    let mut ends = shim.log_end();
+    ends.wait_for(|end| *end > 64 * 1024).await.unwrap();
+    let held = *ends.borrow();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(*ends.borrow() < held + 64 * 1024 && *ends.borrow() < 200_000, "it is held back");
+    drop(shim);
+    eventually(20, "it goes on alone", || exit_record::read(&dir).unwrap().is_some()).await;
+    let record = exit_record::read(&dir).unwrap().unwrap();
+    assert_eq!((record.stdout_bytes, record.exit_code), (3_000_004, Some(0)));
 }

@@ -353,3 +353,12 @@ async fn result_21_a_notice_of_each_run_says_which_how_and_where_the_rest_is() {
         }
     }
 }
+
+/// However small the log, a child does not outrun whoever listens to it.
+#[tokio::test]
+async fn result_29_what_is_said_while_somebody_listens_is_heard_to_the_last_line() {
+    let world = world(Limits::default()).await;
+    let record = done(&world, talker("tool read\nrepeat 200 long 100000\nsay the end")).await;
+    assert_eq!((record.status, text(&record)), (Status::Completed, Some("the end")), "{record:?}");
+    assert_eq!((record.marks.as_slice(), record.quality), (&[][..], Some(Quality::Ok)), "a log of 1 MiB");
+}

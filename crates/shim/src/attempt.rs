@@ -10,6 +10,7 @@ use subagent_core::frame::control::{ControlFrame, StartRequest};
 use subagent_model::process::{EXIT_RECORD_VERSION, ExitCause, ExitRecord, ProcessIdentity, ProcessUsage};
 
 use super::clock::Awake;
+use super::hearing::Heard;
 use super::input::Input;
 use super::limits::Limits;
 use super::log::LogWriter;
@@ -142,10 +143,16 @@ impl Attempt {
         self.input.as_ref().map_or(0, Input::pending)
     }
 
-    /// Descriptors to watch: the two streams, and the input with the events to watch it for.
-    pub(crate) fn watched(&self) -> [Option<(RawFd, libc::c_short)>; 3] {
-        let [stdout, stderr] =
-            [0, 1].map(|at| self.streams[at].as_ref().map(|fd| (fd.as_raw_fd(), libc::POLLIN)));
+    /// Up to where output may go into the log now. What a child that is gone left in its pipes waits for nobody.
+    pub(crate) fn room(&self, heard: Option<&Heard>, now: Awake) -> u64 {
+        heard.filter(|_| self.child.is_none()).map_or(u64::MAX, |heard| heard.room(self.log.limit(), now))
+    }
+
+    /// Descriptors to watch: the two streams while there is room, and the input with the events to watch it for.
+    pub(crate) fn watched(&self, room: u64) -> [Option<(RawFd, libc::c_short)>; 3] {
+        let held = self.log.end() >= room;
+        let [stdout, stderr] = [0, 1]
+            .map(|at| self.streams[at].as_ref().filter(|_| !held).map(|fd| (fd.as_raw_fd(), libc::POLLIN)));
         let stdin = self.input.as_ref().and_then(|input| {
             let fd = input.pipe()?.as_raw_fd();
             // Without anything to write, only the loss of the reader is of interest (POLLERR).
@@ -154,10 +161,13 @@ impl Attempt {
         [stdout, stderr, stdin]
     }
 
-    /// Reads what a stream (0: output, 1: errors) has, within the turn's share.
-    pub(crate) fn read_stream(&mut self, at: usize, scratch: &mut [u8]) {
+    /// Reads what a stream (0: output, 1: errors) has, within the turn's share and while there is room.
+    pub(crate) fn read_stream(&mut self, at: usize, room: u64, scratch: &mut [u8]) {
         let kind = if at == 0 { Kind::Stdout } else { Kind::Stderr };
         for _ in 0..CHUNKS_PER_TURN {
+            if self.log.end() >= room {
+                return;
+            }
             let Some(fd) = &self.streams[at] else {
                 return;
             };

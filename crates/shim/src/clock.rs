@@ -32,9 +32,10 @@ mod tests {
     use super::*;
 
     /// Where the sources speak of clocks: those that decide must not name one themselves.
-    const SOURCES: [(&str, &str); 9] = [
+    const SOURCES: [(&str, &str); 10] = [
         ("attempt", include_str!("attempt.rs")),
         ("connection", include_str!("connection.rs")),
+        ("hearing", include_str!("hearing.rs")),
         ("input", include_str!("input.rs")),
         ("launch", include_str!("launch.rs")),
         ("limits", include_str!("limits.rs")),

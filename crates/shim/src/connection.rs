@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use subagent_core::frame::control::{Event, MAX_LINE};
 
 use super::clock::Awake;
+use super::hearing::Heard;
 use super::sys;
 
 /// Unsent bytes above which a peer counts as not reading.
@@ -31,6 +32,8 @@ pub(crate) struct Connection {
     pub(crate) since: Awake,
     /// Log end the peer was told last.
     pub(crate) announced: u64,
+    /// How far the peer has read the log, if it must hear all of it.
+    pub(crate) heard: Option<Heard>,
     dead: bool,
 }
 
@@ -45,6 +48,7 @@ impl Connection {
             sent: 0,
             since,
             announced: 0,
+            heard: None,
             dead: false,
         })
     }

@@ -43,6 +43,8 @@ pub(crate) struct LogWriter {
     end: u64,
     dropped: u64,
     noted: u64,
+    /// What could not be written since the last note: it is missing right here.
+    missing: u64,
     error: Option<i32>,
 }
 
@@ -66,11 +68,17 @@ impl LogWriter {
             end: 0,
             dropped: 0,
             noted: 0,
+            missing: 0,
             error: None,
         };
         sys::write_all_vectored(&log.file, [&SegmentHeader::new(0).encode(), &[], &[]])?;
         log.current.size = SEGMENT_HEADER_LEN as u64;
         Ok(log)
+    }
+
+    /// Bound of the log on disk, in bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
     }
 
     /// Logical end of the log.
@@ -112,6 +120,7 @@ impl LogWriter {
             if let Err(error) = self.append(kind, part, part.len() as u64) {
                 self.note_error(&error);
                 self.dropped += part.len() as u64;
+                self.missing += part.len() as u64;
             }
         }
     }
@@ -139,13 +148,13 @@ impl LogWriter {
     }
 
     fn note_gap(&mut self) {
-        let bytes = self.dropped - self.noted;
-        if bytes == 0 {
+        if self.dropped == self.noted {
             return;
         }
-        let gap = Gap { bytes, total: self.dropped };
+        let gap = Gap { bytes: self.missing, total: self.dropped };
         if self.append(Kind::Gap, &gap.encode(), 0).is_ok() {
             self.noted = gap.total;
+            self.missing -= gap.bytes;
         }
     }
 

@@ -6,6 +6,7 @@
 mod attempt;
 mod clock;
 mod connection;
+mod hearing;
 mod input;
 mod launch;
 mod limits;

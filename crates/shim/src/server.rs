@@ -18,6 +18,7 @@ use subagent_model::process::{
 use super::attempt::{Attempt, Graces};
 use super::clock::Awake;
 use super::connection::{Connection, Piece};
+use super::hearing::Heard;
 use super::platform::{self, Cgroup};
 use super::sys::{self, Wait};
 use super::{launch, record};
@@ -152,7 +153,8 @@ impl Server {
             *slot = watch_connection(waiting);
         }
         if let Some(attempt) = &self.attempt {
-            for (slot, watched) in fds[2 + MAX_WAITING..].iter_mut().zip(attempt.watched()) {
+            let room = attempt.room(self.heard(), Awake::now());
+            for (slot, watched) in fds[2 + MAX_WAITING..].iter_mut().zip(attempt.watched(room)) {
                 if let Some((fd, events)) = watched {
                     *slot = watch(fd, events);
                 }
@@ -186,17 +188,26 @@ impl Server {
             .as_ref()
             .filter(|ended| !ended.durable && self.controller.is_none())
             .map(|ended| ended.retry_at);
-        let attempt = self.attempt.as_ref().and_then(Attempt::next_timer);
-        let next = hello.into_iter().chain(retry).chain(attempt).min()?;
-        // One more, since the clock's fraction of a millisecond is cut off.
         let now = Awake::now();
+        let attempt = self.attempt.as_ref().and_then(Attempt::next_timer);
+        let held = self.attempt.as_ref().zip(self.heard());
+        let held = held.filter(|(attempt, heard)| attempt.log_end() >= attempt.room(Some(heard), now));
+        let lets_go = held.map(|(_, heard)| heard.lets_go_at());
+        let next = hello.into_iter().chain(retry).chain(attempt).chain(lets_go).min()?;
+        // One more, since the clock's fraction of a millisecond is cut off.
         Some(match now.until(next) {
             0 => 0,
             left => left + 1,
         })
     }
 
+    /// How far the controller has read, if it must hear all.
+    fn heard(&self) -> Option<&Heard> {
+        self.controller.as_ref().and_then(|controller| controller.heard.as_ref())
+    }
+
     fn serve_attempt(&mut self, fds: &[libc::pollfd], scratch: &mut [u8]) {
+        let heard = self.heard().copied();
         let Some(attempt) = &mut self.attempt else {
             return;
         };
@@ -214,9 +225,10 @@ impl Server {
                 }
             }
         }
+        let room = attempt.room(heard.as_ref(), Awake::now());
         for (at, fd) in fds.iter().take(2).enumerate() {
             if fd.revents != 0 {
-                attempt.read_stream(at, scratch);
+                attempt.read_stream(at, room, scratch);
             }
         }
         if fds[2].revents != 0 {
@@ -380,6 +392,7 @@ impl Server {
                     attempt.renew(lease_ms);
                 }
             }
+            Request::Heard { position } => connection.heard = Some(Heard::until(position, Awake::now())),
             Request::Status => connection.send(&Event::Status { status: Box::new(self.status()) }),
             Request::Release { attempt } => {
                 if self.ended.as_ref().is_some_and(|ended| ended.record.attempt == attempt) {
@@ -413,6 +426,7 @@ impl Server {
                 Ok(attempt) => {
                     self.served += 1;
                     connection.announced = attempt.log_end();
+                    connection.heard = request.heard.then(|| Heard::until(0, Awake::now()));
                     connection.send(&Event::Started {
                         attempt: request.attempt.clone(),
                         process: attempt.process().clone(),

@@ -48,7 +48,11 @@ pub(crate) async fn measure(options: &Options, dir: &Path) -> Result<()> {
         let grown = MOST.swap(0, Ordering::Relaxed).saturating_sub(before) >> 10;
         let rate = (BYTES >> 20) as f64 / took.as_secs_f64();
         let status = reply.record.status;
-        row(&format!("200 MB {what}"), &format!("{rate:.0} MB/s, {grown} MiB more memory, {status}"));
+        let evidence = serde_json::to_string(&reply.record.quality)?;
+        row(
+            &format!("200 MB {what}"),
+            &format!("{rate:.0} MB/s, {grown} MiB more memory, {status}, {evidence}"),
+        );
     }
     daemon.end().await
 }

@@ -72,6 +72,12 @@ pub enum Request {
         /// Milliseconds from now.
         lease_ms: u64,
     },
+    /// Everything before this was read out of the log by somebody who must hear all of it: output waits in the
+    /// child's pipe rather than to push what is unread out of the log, as long as such marks come. Nothing is answered.
+    Heard {
+        /// Logical position in the log.
+        position: u64,
+    },
     /// Asks for [`Event::Status`].
     Status,
     /// The exit of this attempt was recorded; the shim becomes idle. Nothing is answered.
@@ -121,6 +127,9 @@ pub struct StartRequest {
     /// Resource limits of the child.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rlimits: Vec<ResourceLimit>,
+    /// All of the output must be heard, and nothing of it was yet: see [`Request::Heard`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub heard: bool,
 }
 
 /// Where the child's input comes from.

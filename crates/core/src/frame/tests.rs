@@ -87,6 +87,8 @@ fn every_request_of_the_first_protocol_parses_for_ever() {
         fixture!("request_stop"),
         fixture!("request_signal"),
         fixture!("request_renew"),
+        fixture!("request_heard"),
+        fixture!("request_start_heard"),
         fixture!("request_status"),
         fixture!("request_release"),
         fixture!("request_retire"),

@@ -279,6 +279,13 @@ impl Shim {
         Ok(self.inner.connection.send(&Request::Renew { lease_ms: millis(lease) }, &[])?)
     }
 
+    /// Says that everything before `position` was read out of the log by somebody who must hear all of it. Output
+    /// that would push unread output out of the bounded log waits in the child's pipe then, as long as
+    /// marks come: about ten seconds without one, or a lost connection, and the child goes on.
+    pub fn heard(&self, position: u64) -> Result<(), ShimError> {
+        Ok(self.inner.connection.send(&Request::Heard { position }, &[])?)
+    }
+
     /// The shim's state.
     pub async fn status(&self) -> Result<Arc<ShimStatus>, ShimError> {
         let connection = &self.inner.connection;

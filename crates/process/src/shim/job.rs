@@ -49,6 +49,8 @@ pub struct StartJob {
     pub graces: Graces,
     /// Resource limits.
     pub rlimits: Vec<ResourceLimit>,
+    /// All of the output must be heard: see [`Shim::heard`](super::Shim::heard).
+    pub heard: bool,
 }
 
 impl StartJob {
@@ -73,6 +75,7 @@ impl StartJob {
             log_limit: 64 * 1024 * 1024,
             graces: Graces::default(),
             rlimits: Vec::new(),
+            heard: false,
         }
     }
 
@@ -93,6 +96,7 @@ impl StartJob {
             term_grace_ms: millis(self.graces.term),
             kill_grace_ms: millis(self.graces.kill),
             rlimits: self.rlimits,
+            heard: self.heard,
         }
     }
 }

@@ -172,8 +172,10 @@ fn part_of(item: LogItem) -> Option<LogPart> {
                 Kind::Stderr => ("stderr", at, text),
                 Kind::Stdin => ("stdin", at, text),
                 Kind::Gap => {
-                    let bytes = Gap::decode(&frame.payload).map_or(0, |gap| gap.bytes);
-                    ("gap", at, format!("{bytes} bytes were dropped to keep the log bounded"))
+                    // What was deleted further up is told where it is missing.
+                    let bytes =
+                        Gap::decode(&frame.payload).map(|gap| gap.bytes).filter(|bytes| *bytes > 0)?;
+                    ("gap", at, format!("{bytes} bytes could not be written to the log"))
                 }
                 Kind::Control | Kind::Other(_) => return None,
             }

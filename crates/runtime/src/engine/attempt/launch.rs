@@ -102,6 +102,7 @@ impl Attempt {
             log_limit: self.inner.config.log_limit,
             graces: self.inner.config.graces,
             rlimits: self.inner.config.child_limits.clone(),
+            heard: codec.is_some(),
             ..StartJob::new(self.key.to_string(), text_of(&dir), process.program, spec.cwd.as_str())
         };
         // Before it can call: a child is never taken for anybody else.

@@ -42,10 +42,17 @@ pub(super) enum Channel {
     Past(Box<Wire>),
 }
 
+/// Bytes of the log after which the shim is told how far it was heard, if there is more to hear and if there is not. A
+/// shim holds a child back only when far more is unheard.
+const MARK: u64 = 1 << 20;
+const LAST_MARK: u64 = 32 << 10;
+
 pub(super) struct ShimChannel {
     shim: Shim,
     log_end: watch::Receiver<u64>,
     wire: Wire,
+    /// How far the shim knows that it was heard.
+    marked: u64,
 }
 
 pub(super) struct TaskChannel {
@@ -69,7 +76,7 @@ impl Channel {
 
     pub(super) fn shim(shim: Shim, codec: Box<dyn Codec>, dir: PathBuf, scribe: Scribe) -> Self {
         let log_end = shim.log_end();
-        Self::Shim(Box::new(ShimChannel { shim, log_end, wire: Wire::open(codec, dir, scribe) }))
+        Self::Shim(Box::new(ShimChannel { shim, log_end, wire: Wire::open(codec, dir, scribe), marked: 0 }))
     }
 
     pub(super) fn past(codec: Box<dyn Codec>, dir: PathBuf, scribe: Scribe) -> Self {
@@ -221,7 +228,11 @@ impl Channel {
         match self {
             Self::Shim(channel) => {
                 let end = *channel.log_end.borrow();
-                channel.wire.recall(job, end, words)
+                // Until it has caught up, little is added to what it has to hear.
+                channel.mark(0);
+                let all = channel.wire.recall(job, end, words);
+                channel.mark(channel.wire.position());
+                all
             }
             Self::Past(wire) => {
                 let mut all = wire.recall(job, u64::MAX, words)?;
@@ -244,6 +255,20 @@ impl Channel {
 }
 
 impl ShimChannel {
+    /// What was heard need not be kept for us. A shim that is gone shows as its end.
+    fn mark(&mut self, position: u64) {
+        self.marked = position;
+        let _ = self.shim.heard(position);
+    }
+
+    fn mark_progress(&mut self) {
+        let position = self.wire.position();
+        let unmarked = position - self.marked.min(position);
+        if unmarked >= if self.wire.has_more() { MARK } else { LAST_MARK } {
+            self.mark(position);
+        }
+    }
+
     async fn next(&mut self) -> Event {
         loop {
             // One that never stops speaking does not keep the thread to itself. Nothing is in hand here.
@@ -251,12 +276,16 @@ impl ShimChannel {
                 tokio::task::yield_now().await;
             }
             let said = self.wire.read();
+            self.mark_progress();
             // What the protocol answers by itself is written by whoever drives this.
             if !said.is_empty() || !self.wire.replies.is_empty() {
                 return Event::Said(said);
             }
             if let Some(why) = self.wire.broken.take() {
                 return Event::Said(vec![Said::Broken(why)]);
+            }
+            if self.wire.has_more() {
+                continue;
             }
             let read = self.wire.position();
             let grown = async {

@@ -236,8 +236,9 @@ pub(crate) fn failures(agent: Agent) {
 pub(crate) fn mishaps(agent: Agent) {
     let world = World::new(agent);
     let mut tasks = vec!["limited [[status:429*1]] [[retry-after:0]] [[say:fine]]"];
-    // Claude Code asks by itself again, several times; of the others some count a stream that was cut as their end.
-    if !matches!(agent, Agent::Claude | Agent::ClaudeAcp) {
+    // Claude Code asks by itself again, several times, and Qwen Code says that it failed; of the others some count a stream
+    // that was cut as their end.
+    if !matches!(agent, Agent::Claude | Agent::ClaudeAcp | Agent::Qwen) {
         tasks.push("blank [[empty*1]] [[say:fine]]");
     }
     if !is_acp(agent) {

@@ -300,6 +300,16 @@ pub(crate) fn a_kill(agent: Agent) {
     }
 }
 
+/// What a terminal sends on an interrupt: some end with an exit code that says all is well. It is no good end, and nothing is
+/// left.
+pub(crate) fn a_terminal_interrupt(agent: Agent) {
+    let world = World::new(agent);
+    let id = working(&world);
+    kill(world.home.until_pid(&id), Signal::INT);
+    world.bad(&world.end(&id));
+    world.nobody_is_left(&id);
+}
+
 fn killed(world: &World, signal: Signal) -> Value {
     let id = working(world);
     kill(world.home.until_pid(&id), signal);

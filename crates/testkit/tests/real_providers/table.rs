@@ -49,6 +49,10 @@ macro_rules! agent {
                 crate::cases::a_kill(AGENT);
             }
             #[test]
+            fn an_interrupt_of_the_terminal_is_no_good_end() {
+                crate::cases::a_terminal_interrupt(AGENT);
+            }
+            #[test]
             fn a_stop_leaves_nobody() {
                 crate::cases::a_stop(AGENT);
             }

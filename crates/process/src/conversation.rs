@@ -34,6 +34,8 @@ pub enum Part {
     /// The child's input was closed, by whichever side. Nothing reached it afterwards, and what it had not read by then
     /// it may never have read.
     StdinClosed,
+    /// The child closed its output: nothing more can be heard of it but its exit, which may come at once or never.
+    StdoutClosed,
     /// Something is not there any more: rotation, damage, a full disk.
     Hole {
         /// Whether input may be among it, not only output.
@@ -93,6 +95,7 @@ impl Conversation {
                 .then_some(Part::Hole { stdin: false }),
             Kind::Control => match serde_json::from_slice(&frame.payload) {
                 Ok(ControlFrame::StdinClosed) => Some(Part::StdinClosed),
+                Ok(ControlFrame::StdoutClosed) => Some(Part::StdoutClosed),
                 Ok(ControlFrame::StdinSpooled { offset, len }) => Some(match self.spooled(offset, len)? {
                     Some(bytes) => Part::Bytes(Kind::Stdin, bytes),
                     None => Part::Hole { stdin: true },

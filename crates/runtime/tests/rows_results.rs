@@ -362,3 +362,44 @@ async fn result_29_what_is_said_while_somebody_listens_is_heard_to_the_last_line
     assert_eq!((record.status, text(&record)), (Status::Completed, Some("the end")), "{record:?}");
     assert_eq!((record.marks.as_slice(), record.quality), (&[][..], Some(Quality::Ok)), "a log of 1 MiB");
 }
+
+/// A process that is spoken with and is this shell script: it has said hello and taken its prompt.
+fn speaks(script: &str) -> SpawnRequest {
+    let begin = r#"echo '{"type":"hello","version":1,"can":[]}'; echo '{"type":"ready"}'; read -r hello; read -r prompt; "#;
+    let exec = ExecSpec { talk: Talk::Lines, ..shell(&format!("{begin}{script}")).exec.unwrap() };
+    SpawnRequest { exec: Some(exec), prompt: String::from("speak"), ..shell("") }
+}
+
+#[tokio::test]
+async fn proc_13_a_last_message_that_comes_with_the_exit_decides() {
+    let world = world(Limits::default()).await;
+    for end in ["exit 0", "exit 3", "kill -9 $$", "exec >&-; exit 0"] {
+        for _ in 0..5 {
+            let script = format!(
+                r#"echo '{{"type":"tool_started","id":"1","name":"x"}}'; echo '{{"type":"done","answer":"said"}}'; {end}"#
+            );
+            let record = done(&world, speaks(&script)).await;
+            assert_eq!(
+                (record.status, text(&record)),
+                (Status::Completed, Some("said")),
+                "{end}: {record:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn proc_13_output_that_ends_first_waits_for_the_exit_a_little_and_not_for_ever() {
+    let world = world(Limits::default()).await;
+    let partial = r#"echo '{"type":"message","text":"half"}'; exec >&-; "#;
+    // The exit comes, and its facts are told.
+    let exited = done(&world, speaks(&format!("{partial}sleep 0.3; exit 7"))).await;
+    assert_eq!(exited.status, Status::Error, "{exited:?}");
+    assert_eq!(exited.attempts[0].exit.as_ref().unwrap().code, Some(7));
+    assert_ne!(exited.error.as_ref().unwrap().code, ErrorCode::Protocol, "{exited:?}");
+    // It never comes.
+    let mute = done(&world, speaks(&format!("{partial}sleep 600"))).await;
+    assert_eq!(mute.status, Status::Error, "{mute:?}");
+    assert_eq!(mute.error.as_ref().unwrap().code, ErrorCode::Protocol, "{mute:?}");
+    assert_eq!(text(&mute), Some("half"), "what it had said stays");
+}

@@ -172,7 +172,7 @@ impl Attempt {
                 return;
             };
             match sys::read(fd, scratch) {
-                Ok(0) => self.streams[at] = None,
+                Ok(0) => self.stream_ended(at),
                 Ok(count) => {
                     self.stream_bytes[at] += count as u64;
                     self.log.stream(kind, &scratch[..count]);
@@ -183,6 +183,15 @@ impl Attempt {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => self.streams[at] = None,
             }
+        }
+    }
+
+    fn stream_ended(&mut self, at: usize) {
+        self.streams[at] = None;
+        // Of one that is spoken with nothing can come any more, though its exit may never come. One that exits may show it
+        // by its pipes first: whoever reads this waits a moment.
+        if at == 0 && self.input.is_some() && self.child.is_none() {
+            self.log.control(&ControlFrame::StdoutClosed);
         }
     }
 

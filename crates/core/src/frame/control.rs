@@ -311,6 +311,8 @@ pub enum ControlFrame {
     },
     /// The child's input was closed.
     StdinClosed,
+    /// A child that takes input closed its output: it lives, or its exit is about to be seen.
+    StdoutClosed,
     /// The tree is being ended.
     Ending {
         /// Why.

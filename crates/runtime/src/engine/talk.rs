@@ -252,6 +252,9 @@ impl<'a> Talk<'a> {
                 // Last, so that a child that never stops speaking keeps nothing else from its turn.
                 event = self.channel.next() => match event {
                     Event::Said(said) => self.hear(said).await,
+                    // Whoever is being ended may take its time.
+                    Event::Mute if self.is_closing() => {}
+                    Event::Mute => self.hear(vec![Said::Broken(String::from("it closed its output and lives on"))]).await,
                     Event::Exited(end) => return Over::Ended(Some(end)),
                     Event::TaskOver(panic) => {
                         if let Some(what) = panic {

@@ -2,6 +2,7 @@
 //! Bytes and lines are known here and in `wire`, and nowhere else.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use subagent_model::What;
 use subagent_process::log::LogError;
@@ -9,15 +10,19 @@ use subagent_process::{ExitWait, Graces, Shim, ShimError};
 use subagent_provider::{Codec, Job, Order, Said, WasTold};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::super::clock;
 use super::scribe::{Scribe, told_as};
+use super::until;
 use super::wire::{Was, Wire};
 
 /// What comes from a child.
 pub(super) enum Event {
     /// It said something, in order.
     Said(Vec<Said>),
+    /// It closed its output some time ago, and its process is not over. Told once.
+    Mute,
     /// Its process is over.
     Exited(ExitWait),
     /// Its task is over; the text of its panic, if it panicked.
@@ -53,7 +58,12 @@ pub(super) struct ShimChannel {
     wire: Wire,
     /// How far the shim knows that it was heard.
     marked: u64,
+    /// Until when its exit is waited for once it has closed its output.
+    exit_due: Option<Instant>,
 }
+
+/// Time between the end of its output and the exit of a child: the exit tells more, and comes at once where it comes.
+const EXIT_WITHIN: Duration = Duration::from_secs(2);
 
 pub(super) struct TaskChannel {
     scribe: Scribe,
@@ -76,7 +86,8 @@ impl Channel {
 
     pub(super) fn shim(shim: Shim, codec: Box<dyn Codec>, dir: PathBuf, scribe: Scribe) -> Self {
         let log_end = shim.log_end();
-        Self::Shim(Box::new(ShimChannel { shim, log_end, wire: Wire::open(codec, dir, scribe), marked: 0 }))
+        let wire = Wire::open(codec, dir, scribe);
+        Self::Shim(Box::new(ShimChannel { shim, log_end, wire, marked: 0, exit_due: None }))
     }
 
     pub(super) fn past(codec: Box<dyn Codec>, dir: PathBuf, scribe: Scribe) -> Self {
@@ -294,9 +305,16 @@ impl ShimChannel {
                     std::future::pending::<()>().await;
                 }
             };
+            if std::mem::take(&mut self.wire.over) {
+                self.exit_due = Some(Instant::now() + EXIT_WITHIN);
+            }
             tokio::select! {
                 biased;
                 () = grown => {}
+                () = until(self.exit_due) => {
+                    self.exit_due = None;
+                    return Event::Mute;
+                }
                 end = self.shim.exit() => {
                     // Its last words are in the log by now.
                     let before = self.wire.position();

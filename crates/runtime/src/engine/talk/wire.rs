@@ -38,6 +38,8 @@ pub(super) struct Wire {
     pub(super) broken: Option<String>,
     /// A part of what it said was not kept.
     pub(super) missed: bool,
+    /// It closed its output: nothing more will come.
+    pub(super) over: bool,
     /// The last look ended before the log did.
     more: bool,
     pub(super) scribe: Scribe,
@@ -55,6 +57,7 @@ impl Wire {
             replies: Vec::new(),
             broken: None,
             missed: false,
+            over: false,
             more: false,
             scribe,
             given: VecDeque::new(),
@@ -102,6 +105,7 @@ impl Wire {
                         self.missed = true;
                         self.scribe.gap(part.to, at(part.at_micros));
                     }
+                    Part::StdoutClosed => self.over = true,
                     Part::Bytes(..) | Part::StdinClosed => {}
                 },
                 Ok(None) => {
@@ -192,6 +196,7 @@ impl Wire {
                         all.extend(told.into_iter().map(|told| (part.to, Was::Told(told))));
                     }
                 }
+                Part::StdoutClosed => self.over = true,
                 Part::Bytes(..) | Part::StdinClosed => {}
                 Part::Hole { stdin } => {
                     self.lines.hole();

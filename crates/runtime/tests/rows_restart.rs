@@ -399,3 +399,18 @@ async fn res_11_and_16_an_id_is_found_after_a_restart_and_its_lost_session_is_na
     assert_eq!(error.code, ErrorCode::SessionGone, "{error:?}");
     assert!(error.message.contains(before.session.as_ref().unwrap()));
 }
+
+#[tokio::test]
+async fn res_16_names_made_before_a_restart_are_never_made_again() {
+    let limits = Limits { rate: 10_000, queue: 10_000, running: 0, ..Limits::default() };
+    let mut world = world(limits.clone()).await;
+    let (mut ids, mut handles) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    for _ in 0..4 {
+        for _ in 0..100 {
+            let record = world.engine.spawn(&me(), scripted("say x")).await.unwrap().record;
+            assert!(ids.insert(record.id) && handles.insert(record.handle.clone()), "{record:?}");
+        }
+        world = world.restarted(limits.clone(), async || {}).await;
+    }
+    assert_eq!((ids.len(), handles.len()), (400, 400));
+}

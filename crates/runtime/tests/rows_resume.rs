@@ -362,3 +362,28 @@ async fn sm_03_the_third_run_ends_like_the_first() {
         ended_as(&world.run_ended(id, 2).await, Status::Completed, "two");
     }
 }
+
+#[tokio::test]
+async fn res_10_a_resume_that_failed_leaves_nothing_and_the_next_is_judged_afresh() {
+    let world = talking_world(Limits { running: 1, queue: 1, ..Limits::default() }).await;
+    let id = world.spawn(scripted("say one")).await;
+    world.ended(id).await;
+    // Refused at the gate: nothing was opened.
+    let busy = world.spawn(scripted("gate busy")).await;
+    world.until_prompted(busy, 1).await;
+    let queued = world.spawn(scripted("say queued")).await;
+    let before = world.record(id).await;
+    for _ in 0..2 {
+        refused(world.engine.resume(&me(), id, resume("say no")).await, ErrorCode::QueueFull);
+        assert_eq!(world.record(id).await, before);
+    }
+    world.fake.gate("busy").open();
+    world.ended(queued).await;
+    // Begun, and it fails: that is a run of its own.
+    let failed = world.engine.resume(&me(), id, awaited("fail auth no key")).await;
+    let failed = failed.unwrap().record;
+    assert_eq!((failed.status, failed.run), (Status::Error, RunNumber(2)), "{failed:?}");
+    let again = world.engine.resume(&me(), id, awaited("say three")).await.unwrap().record;
+    ended_as(&again, Status::Completed, "three");
+    assert_eq!(again.run, RunNumber(3));
+}

@@ -480,3 +480,48 @@ async fn sm_21_and_22_and_23_what_a_child_says_of_its_end_is_never_taken_for_suc
         Receipt::Returned { reason: ReturnReason::Stopped, .. }
     ));
 }
+
+#[tokio::test]
+async fn sm_23_a_run_whose_only_turn_was_refused_or_whose_message_was_dropped_is_not_completed() {
+    let world = talking_world(Limits::default()).await;
+    let id = world.spawn(scripted("refuse not this")).await;
+    let record = world.ended(id).await;
+    assert_eq!((record.status, record.turn_count, record.tool_uses), (Status::Error, 0, 0), "{record:?}");
+    assert_eq!(record.error.unwrap().code, ErrorCode::Refused);
+    // A message that was accepted, and a stop before any turn: it comes back, and nothing was completed.
+    let id = world.spawn(scripted("before-open gate shut\nsay never")).await;
+    world.fake.gate("shut").reached().await;
+    let posted = world.steer(id, "and this").await.unwrap().message.unwrap();
+    assert_eq!(posted.receipt, Receipt::Accepted);
+    world.stop(id).await;
+    world.fake.gate("shut").open();
+    let record = world.ended(id).await;
+    assert_eq!((record.status, record.turn_count), (Status::Stopped, 0), "{record:?}");
+    let messages = world.engine.messages(&me(), id).await.unwrap().items;
+    assert!(matches!(messages[0].receipt, Receipt::Returned { .. }), "{messages:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_04_of_siblings_in_the_same_stage_of_their_start_only_the_stopped_one_rolls_back() {
+    let world = talking_world(Limits { running: 8, breadth: 16, rate: 1000, ..Limits::default() }).await;
+    let mut ids = Vec::new();
+    for at in 0..6 {
+        ids.push(world.spawn(scripted(&format!("before-open gate g{at}\nsay g{at}"))).await);
+    }
+    for at in 0..6 {
+        world.fake.gate(&format!("g{at}")).reached().await;
+    }
+    world.stop(ids[2]).await;
+    for at in 0..6 {
+        world.fake.gate(&format!("g{at}")).open();
+    }
+    for (at, id) in ids.iter().enumerate() {
+        let record = world.ended(*id).await;
+        if at == 2 {
+            assert_eq!((record.status, record.turn_count), (Status::Stopped, 0), "{record:?}");
+            assert!(world.told(*id).is_empty(), "no trace of its work");
+        } else {
+            ended_as(&record, Status::Completed, &format!("g{at}"));
+        }
+    }
+}

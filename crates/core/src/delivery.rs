@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use subagent_model::text::{CUT_MARK, PREVIEW_BYTES, cut_at_boundary};
 use subagent_model::{
-    BoundedText, ErrorInfo, Mark, Requester, RunNumber, SubagentId, SubagentRecord, Timestamp,
+    BoundedText, Cause, ErrorInfo, Mark, Outcome, Requester, RunNumber, SubagentId, SubagentRecord, Timestamp,
 };
 
 use crate::run::{Delivery, DeliveryClaim, Subagent};
@@ -68,6 +68,12 @@ pub fn owed(state: &Subagent) -> impl Iterator<Item = Owed<'_>> {
             claim: claim.as_ref(),
         })
     })
+}
+
+/// True for a result that is put before its requester unasked. What was stopped because the turn of its requester was
+/// interrupted is read when that asks: it must not begin the turn that somebody has just ended.
+pub fn speaks_up(state: &Subagent, run: RunNumber) -> bool {
+    !matches!(state.outcome_of(run), Some(Outcome::Stopped { stop }) if stop.cause == Cause::ParentInterrupted)
 }
 
 /// What `requester` has not consumed, oldest first: the answer to the one question of a parent that was compacted or

@@ -164,6 +164,8 @@ pub enum Cause {
     Shutdown,
     /// Its turn was interrupted, and no message came with that.
     Interrupted,
+    /// The turn of its parent was interrupted.
+    ParentInterrupted,
     /// A warm subagent was idle for longer than it may be.
     IdleTooLong,
 }

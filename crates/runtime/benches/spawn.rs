@@ -44,6 +44,7 @@ fn world() -> World {
             lease: Duration::from_mins(10),
             version: String::from("bench"),
             escalate_after: Duration::from_mins(1),
+            interrupt_stops_background: false,
             open_within: Duration::from_mins(2),
             tell_after: EngineConfig::TELL_AFTER,
             look_every: Duration::from_secs(5),

@@ -12,14 +12,15 @@ use subagent_model::request::{
     InboxItem, ResumeRequest, SpawnRequest, SteerMode, SteerRequest, StopRequest, WaitOptions,
 };
 use subagent_model::{
-    EventKind, Mark, Mode, Receipt, Requester, ReturnReason, RunNumber, Status, SubagentId, SubagentRecord,
+    Cause, EventKind, Mark, Mode, Receipt, Requester, ReturnReason, RunNumber, Status, SubagentId,
+    SubagentRecord,
 };
 use subagent_provider::{Scripted, ToldKind};
 use subagent_runtime::{Caller, Engine, EngineConfig, Limits, Runtime, Shutdown};
 use subagent_store::{MemoryStore, Store};
 use subagent_testkit::until_async;
 
-use support::{World, config, me, plain, pool, scripted, start_with, waiting};
+use support::{World, config, me, plain, pool, scripted, start_with, under, waiting};
 
 /// Nothing that a test waits for is later than this.
 const NEVER: Duration = Duration::from_hours(1);
@@ -528,4 +529,53 @@ async fn steer_a_message_to_an_owner_does_not_forge_a_receipt() {
     assert!(matches!(reply.message.unwrap().receipt, Receipt::Delivered { .. }));
     assert_eq!(inbox(&world, &agent(parent)).await.len(), 1, "only what the runtime sends is a notice");
     world.fake.gate("busy").open();
+}
+
+#[tokio::test]
+async fn stop_21_an_interrupt_stops_what_the_turn_waits_for_and_its_notices_begin_no_turn() {
+    for background in [false, true] {
+        let dir = tempfile::Builder::new().prefix("sa-").tempdir().unwrap();
+        let (fake, store) = (Scripted::default(), Arc::new(MemoryStore::default()));
+        let quick = EngineConfig {
+            tell_after: Duration::from_millis(10),
+            interrupt_stops_background: background,
+            ..config(dir.path(), roomy())
+        };
+        let engine = start_with(quick, &fake, Arc::clone(&store) as _, pool(dir.path())).await;
+        let world = World { engine, fake, store, dir };
+        let parent = world
+            .spawn(SpawnRequest { mode: Mode::Warm, ..scripted("tool work\ngate never\nsay never") })
+            .await;
+        world.fake.gate("never").reached().await;
+        let own = |mode, script: &str| SpawnRequest { mode, ..under(parent, scripted(script)) };
+        let spawn = async |mode| {
+            world.engine.spawn(&agent(parent), own(mode, "gate theirs\nsay theirs")).await.unwrap().record.id
+        };
+        let front = spawn(Mode::Sync).await;
+        let below =
+            world.engine.spawn(&agent(front), under(front, scripted("gate theirs"))).await.unwrap().record.id;
+        let back = spawn(Mode::Async).await;
+        let apart = spawn(Mode::Detached).await;
+        let interrupt = SteerRequest { mode: SteerMode::Interrupt, ..SteerRequest::default() };
+        world.engine.steer(&me(), parent, interrupt).await.unwrap();
+        for id in [front, below] {
+            assert_eq!(world.ended(id).await.status, Status::Stopped);
+        }
+        let stop = world.engine.get(&me(), front).await.unwrap().stop.unwrap();
+        assert_eq!((stop.actor.as_str(), stop.cause), ("user:me", Cause::ParentInterrupted));
+        if background {
+            assert_eq!(world.ended(back).await.stop.unwrap().cause, Cause::ParentInterrupted);
+        } else {
+            assert_eq!(world.status(back).await, Status::Running);
+        }
+        assert_eq!(world.status(apart).await, Status::Running);
+        world.until_status(parent, Status::Idle).await;
+        // Long after it would have been told.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let record = world.engine.get(&me(), parent).await.unwrap();
+        assert_eq!((record.status, record.run), (Status::Idle, RunNumber(1)), "{record:?}");
+        let unread = world.engine.inbox(&agent(parent), 10, None).await.unwrap();
+        assert!(unread.iter().any(|item| item.record.id == front), "it can be read: {unread:?}");
+        world.fake.gate("theirs").open();
+    }
 }

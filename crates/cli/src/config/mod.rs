@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) warm_shims: usize,
     /// How long after the end of a subagent its unread results are told to whoever asked for it.
     pub(crate) escalate_after: Duration,
+    /// An interrupt of a turn stops children in the background as well.
+    pub(crate) interrupt_stops_background: bool,
     /// How long an agent may take until it accepts prompts.
     pub(crate) open_within: Duration,
     /// How often everything live is looked at.
@@ -46,6 +48,7 @@ impl Default for Settings {
             graces: Graces::default(),
             warm_shims: 4,
             escalate_after: Duration::from_mins(1),
+            interrupt_stops_background: false,
             open_within: Duration::from_mins(2),
             look_every: Duration::from_secs(5),
             retention: Retention::default(),

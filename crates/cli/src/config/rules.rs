@@ -129,6 +129,13 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         section: "daemon",
+        key: "interrupt_stops_background",
+        least: 0,
+        most: 1,
+        set: |s, v| s.interrupt_stops_background = v == 1,
+    },
+    Rule {
+        section: "daemon",
         key: "open_timeout_ms",
         least: 100,
         most: 3_600_000,

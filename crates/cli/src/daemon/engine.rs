@@ -58,6 +58,7 @@ pub(super) async fn start(
         version: String::from(env!("CARGO_PKG_VERSION")),
         tell_after: EngineConfig::TELL_AFTER,
         escalate_after: settings.escalate_after,
+        interrupt_stops_background: settings.interrupt_stops_background,
         open_within: settings.open_within,
         look_every: settings.look_every,
         child_limits: open_files::raise(),

@@ -624,6 +624,14 @@ impl Subagent {
         self.earlier.iter_mut().find(|earlier| earlier.number == run).map(|earlier| &mut earlier.delivery)
     }
 
+    /// How a run ended; `None` for one that has not, or is not known.
+    pub fn outcome_of(&self, run: RunNumber) -> Option<&Outcome> {
+        if run == self.run.number {
+            return self.ended().map(|ended| &ended.outcome);
+        }
+        self.earlier.iter().find(|earlier| earlier.number == run).map(|earlier| &earlier.ended.outcome)
+    }
+
     /// True while a result of any run waits to be consumed.
     pub fn is_owed(&self) -> bool {
         self.duties().any(|duty| duty.is_owed())

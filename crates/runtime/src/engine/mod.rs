@@ -91,6 +91,8 @@ pub struct EngineConfig {
     pub tell_after: Duration,
     /// How long after the end of a subagent its unread results are told to whoever asked for it.
     pub escalate_after: Duration,
+    /// An interrupt of a turn stops children in the background as well, not only those that the turn waits for.
+    pub interrupt_stops_background: bool,
     /// How long an agent may take until it accepts prompts.
     pub open_within: Duration,
     /// How often everything live is looked at: for signs of life, and in case an effect was lost.

@@ -42,6 +42,7 @@ pub(crate) fn config(dir: &Path, limits: Limits) -> EngineConfig {
         version: String::from("test"),
         tell_after: EngineConfig::TELL_AFTER,
         escalate_after: Duration::from_mins(1),
+        interrupt_stops_background: false,
         open_within: Duration::from_mins(2),
         look_every: Duration::from_secs(5),
         child_limits: vec![],

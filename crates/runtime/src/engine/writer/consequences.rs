@@ -66,7 +66,11 @@ impl Writer {
         let Some(after) = batch.get(id) else { return };
         let (ended, wants_next) = (after.is_ended() && !before.is_ended(), after.wants_next_run());
         let (parent, root) = (after.parent, after.root);
+        let interrupted = after.run.interrupting.clone().filter(|_| before.run.interrupting.is_none());
         let spent_more = after.usage != before.usage;
+        if let Some(by) = interrupted {
+            self.interrupt_children(batch, id, &by, now);
+        }
         if wants_next {
             self.next_run(batch, id, now);
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_core::delivery::{CLAIM_BOUND, delivery_id, notice, owed, retry_delay};
+use subagent_core::delivery::{CLAIM_BOUND, delivery_id, notice, owed, retry_delay, speaks_up};
 use subagent_core::run::{Command, RUNTIME, Subagent};
 use subagent_core::snapshot::record_of_run;
 use subagent_model::{
@@ -247,6 +247,9 @@ impl Writer {
         if waits_for_it || on_its_way || !duty.is_free(now) {
             return Put::Later;
         }
+        if !speaks_up(child, run) {
+            return Put::Done;
+        }
         let speaks = owner.spec.can.steering != Steering::None;
         let open = owner.is_idle() || owner.run.is_conversing();
         if !speaks || !open {
@@ -287,7 +290,8 @@ impl Writer {
     pub(super) fn unread_of(&self, batch: &Batch, id: SubagentId, now: Timestamp) -> u32 {
         let owner = Requester::subagent(id);
         let free = |state: &Subagent| {
-            owed(state).filter(|owed| *owed.requester == owner && owed.is_free(now)).count()
+            let mine = owed(state).filter(|owed| *owed.requester == owner && owed.is_free(now));
+            mine.filter(|owed| speaks_up(state, owed.run)).count()
         };
         let stored = [&*self.inner.store, &*self.inner.memory as &dyn Store]
             .into_iter()
@@ -295,6 +299,7 @@ impl Writer {
             .flatten()
             .filter(|owed| batch.get(owed.state.id).is_none())
             .filter(|found| owed(&found.state).any(|owed| owed.run == found.run && owed.is_free(now)))
+            .filter(|found| speaks_up(&found.state, found.run))
             .count();
         let staged: usize = batch.states().map(free).sum();
         u32::try_from(stored + staged).unwrap_or(u32::MAX)

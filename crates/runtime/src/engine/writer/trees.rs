@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use subagent_core::run::{Command, Phase, Subagent};
-use subagent_model::{ActivityOn, Cause, Requester, SubagentId, Timestamp};
+use subagent_model::{ActivityOn, Cause, Mode, Requester, SubagentId, Timestamp};
 
 use super::super::batch::Batch;
 use super::Writer;
@@ -62,6 +62,36 @@ impl Writer {
             }
         }
         stopped
+    }
+
+    /// The turn of a parent was interrupted: what it waited for is stopped, and what is in the background where that was
+    /// set.
+    pub(super) fn interrupt_children(
+        &mut self,
+        batch: &mut Batch,
+        id: SubagentId,
+        by: &Requester,
+        now: Timestamp,
+    ) {
+        let background = self.inner.config.interrupt_stops_background;
+        let goes = |state: &Subagent| {
+            let fits = match state.spec.mode {
+                Mode::Sync => true,
+                Mode::Async | Mode::Warm => background,
+                Mode::Detached => false,
+            };
+            state.parent == Some(id) && state.is_live() && fits
+        };
+        let mut children: Vec<_> = self.inner.live_where(goes).iter().map(|state| state.id).collect();
+        children.extend(batch.states().filter(|state| goes(state)).map(|state| state.id));
+        children.sort_unstable();
+        children.dedup();
+        for child in children {
+            let command = stop_command(by.as_str(), Cause::ParentInterrupted);
+            if let Ok(true) = self.try_act(batch, child, command, None, now) {
+                self.cascade(batch, child, now);
+            }
+        }
     }
 
     /// The parent of `child`, if `ancestor` is above it and nothing between them is detached.

@@ -68,7 +68,7 @@ pub enum TypeError {
 impl TypeError {
     /// The stable code that doors tell it with.
     pub fn code(&self) -> ErrorCode {
-        ErrorCode::InvalidRequest
+        ErrorCode::UnknownType
     }
 
     /// What can be used.

@@ -99,7 +99,51 @@ pub enum ModelError {
 impl ModelError {
     /// The stable code that doors tell it with.
     pub fn code(&self) -> ErrorCode {
-        ErrorCode::InvalidRequest
+        ErrorCode::UnknownModel
+    }
+
+    /// Those that can be named instead.
+    pub fn usable(&self) -> &[String] {
+        match self {
+            Self::Unknown { usable, .. } | Self::Unusable { usable, .. } => usable,
+            Self::Several { fitting, .. } => fitting,
+        }
+    }
+}
+
+/// How much is known of the models of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// A few names; there are others. Only such a name itself means one of them, whatever its case.
+    #[default]
+    Some,
+    /// What it offered when it was last asked. A part of a name is enough; a name that fits nothing may be a newer one.
+    Offered,
+    /// All that may be used. What fits nothing does not exist.
+    All,
+}
+
+/// The models of a provider, as far as they are known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Models {
+    /// Those that are known.
+    pub list: Vec<Model>,
+    /// What that says about others.
+    pub extent: Extent,
+}
+
+impl Models {
+    /// The model that a name means; none where it may be one that is not known here: then the name is passed as it is.
+    pub fn choose(&self, name: &str, by: NamedBy) -> Result<Option<&Model>, ModelError> {
+        match (self.extent, resolve_in(&STEPS[..EXACT], name, by, &self.list)) {
+            (_, Ok(model)) => Ok(Some(model)),
+            (Extent::Some, Err(_)) => Ok(None),
+            (Extent::All, Err(_)) => resolve(name, by, &self.list).map(Some),
+            (Extent::Offered, Err(_)) => match resolve(name, by, &self.list) {
+                Err(ModelError::Unknown { .. }) => Ok(None),
+                found => found.map(Some),
+            },
+        }
     }
 }
 
@@ -123,6 +167,15 @@ fn shown(names: &[String]) -> String {
 ///
 /// Where a step finds models that can be used and others that cannot, the latter do not count.
 pub fn resolve<'a>(name: &str, by: NamedBy, models: &'a [Model]) -> Result<&'a Model, ModelError> {
+    resolve_in(&STEPS, name, by, models)
+}
+
+fn resolve_in<'a>(
+    steps: &[Step],
+    name: &str,
+    by: NamedBy,
+    models: &'a [Model],
+) -> Result<&'a Model, ModelError> {
     let usable = || {
         let mut names: Vec<_> =
             models.iter().filter(|it| it.unusable.is_none()).map(Model::full_name).collect();
@@ -130,7 +183,7 @@ pub fn resolve<'a>(name: &str, by: NamedBy, models: &'a [Model]) -> Result<&'a M
         names
     };
     let wanted = Wanted::of(name);
-    for step in STEPS {
+    for step in steps {
         let fitting: Vec<&Model> = models.iter().filter(|model| step(&wanted, model)).collect();
         let good: Vec<&Model> = fitting.iter().copied().filter(|it| it.unusable.is_none()).collect();
         let among = if good.is_empty() { &fitting } else { &good };
@@ -176,6 +229,9 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// So many of the steps find the name itself; the others find a part of it.
+const EXACT: usize = 6;
+
 type Step = fn(&Wanted<'_>, &Model) -> bool;
 
 const STEPS: [Step; 8] = [
@@ -216,7 +272,7 @@ mod tests {
     use proptest::prelude::{any, proptest};
     use proptest::{collection, prop_assert};
 
-    use super::{Model, ModelError, NamedBy, resolve};
+    use super::{Extent, Model, ModelError, Models, NamedBy, resolve};
 
     fn models() -> Vec<Model> {
         let mut locked = Model::new("azure", "gpt-6-mini");
@@ -294,6 +350,26 @@ mod tests {
             error.to_string(),
             "the default names the model \"gpt\", which does not exist; none can be used"
         );
+    }
+
+    #[test]
+    fn def_11_how_much_is_known_decides_what_a_name_can_mean() {
+        let chosen = |extent, name| {
+            let models = Models { list: models(), extent };
+            let chosen = models.choose(name, NamedBy::Call).map(|it| it.map(|it| it.id.clone()));
+            chosen.map_err(|error| (error.code().as_str(), error.usable().len()))
+        };
+        let is = |id: &str| Ok(Some(id.to_owned()));
+        for extent in [Extent::Some, Extent::Offered, Extent::All] {
+            assert_eq!(chosen(extent, "OPUS"), is("claude-opus-5"));
+            assert_eq!(chosen(extent, "gpt-6"), is("gpt-6"), "exact names come first");
+        }
+        assert_eq!(chosen(Extent::Some, "gpt 6 mini"), Ok(None), "it may be another one");
+        assert_eq!(chosen(Extent::Offered, "gpt 6 mini"), is("gpt-6-mini"));
+        assert_eq!(chosen(Extent::Some, "sonnet"), Ok(None));
+        assert_eq!(chosen(Extent::Offered, "sonnet"), Err(("unknown_model", 2)));
+        assert_eq!(chosen(Extent::Offered, "brand-new"), Ok(None));
+        assert_eq!(chosen(Extent::All, "brand-new"), Err(("unknown_model", 5)));
     }
 
     #[test]

@@ -79,6 +79,19 @@ pub struct ParentFacts {
     pub tree_total: u32,
     /// Its spawns within the rate window.
     pub recent_spawns: u32,
+    /// Levels that its own bounds leave below it; none where they say nothing.
+    pub levels: Option<u32>,
+    /// The types that it may spawn, where it is held to some, and the one that is asked for.
+    pub types: Option<TypeFacts>,
+}
+
+/// What a parent that is held to some types asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeFacts {
+    /// Types that it may spawn; none at all when empty.
+    pub allowed: Vec<String>,
+    /// The type of the spawn.
+    pub wanted: String,
 }
 
 /// What asks for admission.
@@ -144,7 +157,13 @@ pub fn admit(limits: &Limits, facts: &Facts) -> Result<(), Problem> {
         }
         let grows = facts.kind == Asking::Spawn;
         if grows {
-            over(ErrorCode::DepthLimit, "depth", limits.depth, parent.depth)?;
+            if let Some(types) = &parent.types {
+                of_type(types)?;
+            }
+            let deepest = parent
+                .levels
+                .map_or(limits.depth, |levels| limits.depth.min(parent.depth.saturating_add(levels)));
+            over(ErrorCode::DepthLimit, "depth", deepest, parent.depth)?;
         }
         over(ErrorCode::BreadthLimit, "live children of the parent", limits.breadth, parent.live_children)?;
         if grows {
@@ -162,6 +181,17 @@ pub fn admit(limits: &Limits, facts: &Facts) -> Result<(), Problem> {
         return Ok(());
     }
     over(ErrorCode::QueueFull, "queued runs", limits.queue, facts.queued)
+}
+
+/// Refuses a type that the parent may not spawn. Case does not matter in names of types.
+fn of_type(TypeFacts { allowed, wanted }: &TypeFacts) -> Result<(), Problem> {
+    let folded = wanted.to_lowercase();
+    if allowed.iter().any(|name| name.to_lowercase() == folded) {
+        return Ok(());
+    }
+    let list = if allowed.is_empty() { String::from("none") } else { allowed.join(", ") };
+    let message = format!("the parent may not spawn the type {wanted:?}; it may spawn: {list}");
+    Err(Problem::new(ErrorCode::TypeNotAllowed, message).with_ids(allowed.clone()))
 }
 
 /// Refuses when nothing of a tree's budget is left, or less than the run would reserve. Numbers are told in `unit`.
@@ -198,11 +228,24 @@ fn over(code: ErrorCode, what: &str, limit: u32, used: u32) -> Result<(), Proble
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::{Asking, Facts, Limits, ParentFacts, Share, TreeFacts, admit};
+    use super::{Asking, Facts, Limits, ParentFacts, Share, TreeFacts, TypeFacts, admit};
     use subagent_model::ErrorCode;
 
     fn parent() -> ParentFacts {
-        ParentFacts { depth: 0, open: true, live_children: 0, tree_total: 1, recent_spawns: 0 }
+        ParentFacts {
+            depth: 0,
+            open: true,
+            live_children: 0,
+            tree_total: 1,
+            recent_spawns: 0,
+            levels: None,
+            types: None,
+        }
+    }
+
+    fn types(allowed: &[&str], wanted: &str) -> Option<TypeFacts> {
+        let allowed = allowed.iter().map(|name| (*name).to_owned()).collect();
+        Some(TypeFacts { allowed, wanted: wanted.to_owned() })
     }
 
     fn facts() -> Facts {
@@ -249,8 +292,15 @@ mod tests {
         use ErrorCode as E;
         let limits = Limits::default();
         let mut all = facts();
-        all.parent =
-            Some(ParentFacts { depth: 9, open: false, live_children: 9, tree_total: 999, recent_spawns: 99 });
+        all.parent = Some(ParentFacts {
+            depth: 9,
+            open: false,
+            live_children: 9,
+            tree_total: 999,
+            recent_spawns: 99,
+            levels: None,
+            types: types(&[], "x"),
+        });
         all.queued = 9_999;
         all.disk_free_mb = Some(0);
         all.memory_free_mb = Some(0);
@@ -262,6 +312,7 @@ mod tests {
             match refusal.code {
                 ErrorCode::Draining => all.draining = false,
                 ErrorCode::ParentEnded => all.parent.as_mut().unwrap().open = true,
+                ErrorCode::TypeNotAllowed => all.parent.as_mut().unwrap().types = None,
                 ErrorCode::DepthLimit => all.parent.as_mut().unwrap().depth = 0,
                 ErrorCode::BreadthLimit => all.parent.as_mut().unwrap().live_children = 0,
                 ErrorCode::TreeLimit => all.parent.as_mut().unwrap().tree_total = 0,
@@ -277,6 +328,7 @@ mod tests {
             [
                 E::Draining,
                 E::ParentEnded,
+                E::TypeNotAllowed,
                 E::DepthLimit,
                 E::BreadthLimit,
                 E::TreeLimit,
@@ -287,6 +339,32 @@ mod tests {
                 E::QueueFull
             ]
         );
+    }
+
+    #[test]
+    fn perm_06_a_parent_spawns_the_types_that_it_may_and_no_deeper_than_its_bounds() {
+        let limits = Limits { depth: 5, ..Limits::default() };
+        let asked = |kind, levels, types| {
+            let parent = ParentFacts { depth: 2, levels, types, ..parent() };
+            admit(&limits, &Facts { kind, parent: Some(parent), ..facts() })
+        };
+        asked(Asking::Spawn, None, types(&["Explore"], "explore")).unwrap();
+        let refusal = asked(Asking::Spawn, None, types(&["explore", "plan"], "worker")).unwrap_err();
+        assert_eq!((refusal.code, refusal.ids.len()), (ErrorCode::TypeNotAllowed, 2));
+        assert!(refusal.message.contains("worker") && refusal.message.contains("explore, plan"));
+        assert_eq!(
+            asked(Asking::Spawn, None, types(&[], "worker")).unwrap_err().code,
+            ErrorCode::TypeNotAllowed
+        );
+        asked(Asking::Spawn, Some(1), None).unwrap();
+        let refusal = asked(Asking::Spawn, Some(0), None).unwrap_err();
+        assert_eq!((refusal.code, refusal.limit, refusal.used), (ErrorCode::DepthLimit, Some(2), Some(2)));
+        // The limit of the node counts all the same.
+        let deep = ParentFacts { depth: 5, levels: Some(9), ..parent() };
+        let refusal = admit(&limits, &Facts { parent: Some(deep), ..facts() }).unwrap_err();
+        assert_eq!((refusal.limit, refusal.used), (Some(5), Some(5)));
+        // The next run of a child that there is makes the tree no larger.
+        asked(Asking::Resume, Some(0), types(&[], "worker")).unwrap();
     }
 
     #[test]

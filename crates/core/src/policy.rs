@@ -26,6 +26,14 @@ pub fn say<'a>(
     strictest
 }
 
+/// Whether any of them denies something. What does not ask cannot be held to that.
+pub fn denies<'a>(policies: impl IntoIterator<Item = &'a Permissions>) -> bool {
+    policies.into_iter().any(|policy| {
+        let mut words = policy.rules.iter().map(|rule| rule.say).chain([policy.otherwise]);
+        words.any(|word| word == PolicyWord::Deny || (word == PolicyWord::Ask && policy.unattended))
+    })
+}
+
 fn one(policy: &Permissions, ask: &Ask) -> (PolicyWord, Option<String>) {
     let unattended =
         || (PolicyWord::Deny, Some(String::from("nobody is there to answer: it runs unattended")));
@@ -66,7 +74,7 @@ pub fn fits(pattern: &str, text: &str) -> bool {
 mod tests {
     use subagent_model::{Ask, Permissions, PolicyRule, PolicyWord, Subject};
 
-    use super::{fits, say};
+    use super::{denies, fits, say};
 
     fn ask(action: &str, title: &str) -> Ask {
         let subject = Subject::Approval {
@@ -113,6 +121,19 @@ mod tests {
             let (child, parent) = (of(child), of(parent));
             assert_eq!(say([&child, &parent], &ask("execute", "ls")).0, expected);
         }
+    }
+
+    #[test]
+    fn perm_06_a_policy_that_denies_something_is_known_as_one() {
+        let of = |otherwise, rules: &[PolicyWord], unattended| {
+            let rules = rules.iter().map(|say| rule("execute", "*", *say)).collect();
+            denies([&Permissions::default(), &Permissions { otherwise, rules, unattended, expire_ms: None }])
+        };
+        use PolicyWord::{Allow, Ask as Asked, Deny};
+        assert!(!of(Asked, &[Allow, Asked], false));
+        assert!(of(Deny, &[], false) && of(Allow, &[Deny], false));
+        assert!(of(Asked, &[], true) && of(Allow, &[Asked], true));
+        assert!(!of(Allow, &[Allow], true), "only questions have nobody");
     }
 
     #[test]

@@ -58,6 +58,12 @@ codes! {
     UnknownProvider = "unknown_provider", exit 2, http 422,
         "No provider has this name.",
         "Choose one that the message lists.";
+    UnknownType = "unknown_type", exit 2, http 422,
+        "No agent type of this name can be used: there is none, it is disabled, or its definition cannot be read. No other one was taken instead.",
+        "Choose one that the message lists; `subagent types` says where each comes from, and what is wrong with files.";
+    UnknownModel = "unknown_model", exit 2, http 422,
+        "The name means no model, or more than one, or one that cannot be used. No other one was taken instead.",
+        "Choose one that the message lists, by its full name. Lists of models are set by `[models]` in config.toml.";
     NotCapable = "not_capable", exit 2, http 422,
         "The provider cannot do what was asked; nothing was started.",
         "Drop the option, or choose a provider that has the capability.";
@@ -76,6 +82,12 @@ codes! {
     Ambiguous = "ambiguous", exit 3, http 409,
         "The beginning of an id fits more than one subagent; nothing was done.",
         "Type more of it: the message lists the candidates.";
+    TypeNotAllowed = "type_not_allowed", exit 4, http 403,
+        "The type of the parent does not let it spawn a subagent of this type.",
+        "Spawn one of the types that the message lists, or change `allowed_subagents` in the definition of the parent's type.";
+    WiderThanParent = "wider_than_parent", exit 4, http 403,
+        "It asks for more than its parent may do, and cannot be narrowed to that.",
+        "Ask for less, choose a provider that can be held to it, or let a person spawn it.";
     DepthLimit = "depth_limit", exit 4, http 429,
         "The tree would become deeper than allowed.",
         "Let an ancestor spawn it, or raise `limits.depth`.";

@@ -6,6 +6,7 @@
 
 pub mod agents;
 pub mod ask;
+pub mod bounds;
 pub mod budget;
 pub mod capability;
 pub mod error;
@@ -28,6 +29,7 @@ pub use ask::{
     Answer, Answered, Ask, AskOption, Choice, Grant, Permissions, PolicyRule, PolicyWord, RequestItem,
     RequestNumber, RequestState, Subject,
 };
+pub use bounds::Bounds;
 pub use budget::{Budget, TreeBudget, WrapUp};
 pub use capability::{Capabilities, Steering, SystemPromptUse};
 pub use error::{ErrorCode, Problem};

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::Permissions;
+use crate::bounds::Bounds;
 use crate::budget::{Budget, TreeBudget};
 use crate::capability::Capabilities;
 use crate::setup::AgentSetup;
@@ -188,6 +189,9 @@ pub struct SpawnSpec {
     /// What it may do without asking.
     #[serde(default, skip_serializing_if = "Permissions::is_default")]
     pub permissions: Permissions,
+    /// What its children can have at most.
+    #[serde(default, skip_serializing_if = "Bounds::is_open")]
+    pub bounds: Bounds,
     /// What becomes of a run whose child was lost.
     #[serde(default, skip_serializing_if = "OnLoss::is_resume")]
     pub on_loss: OnLoss,
@@ -237,6 +241,7 @@ impl SpawnSpec {
             budget: Budget::default(),
             tree_budget: TreeBudget::default(),
             permissions: Permissions::default(),
+            bounds: Bounds::default(),
             on_loss: OnLoss::default(),
             stall: StallPolicy::default(),
             idle_ms: None,

@@ -49,6 +49,8 @@ pub enum Said {
     Notice(String),
     /// The model that works for it, as it says.
     Model(String),
+    /// The models that can be chosen here: all of them.
+    Models(Vec<ModelOffer>),
     /// News of a subagent of its own, which runs inside of it.
     Inner(Inner),
     /// A finished message used this much, since the last time it said so.
@@ -80,6 +82,15 @@ pub enum Said {
     Done(TurnEnd),
     /// It broke its protocol: it cannot be spoken with any more.
     Broken(String),
+}
+
+/// A model that an agent offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelOffer {
+    /// The name by which it is chosen.
+    pub id: String,
+    /// Its name for people.
+    pub name: String,
 }
 
 /// One thing that a child means to do.

@@ -15,7 +15,8 @@ mod scripted;
 mod verdict;
 
 pub use conversation::{
-    Codec, Heard, Inner, InnerState, LastMessage, Order, PlanState, PlanStep, Said, TurnEnd, WasTold,
+    Codec, Heard, Inner, InnerState, LastMessage, ModelOffer, Order, PlanState, PlanStep, Said, TurnEnd,
+    WasTold,
 };
 pub use in_process::{BoxFuture, InProcess, TaskContext, TaskFailure};
 pub use launch::{
@@ -57,6 +58,11 @@ pub trait Provider: Send + Sync + 'static {
     /// How that program is installed.
     fn install_hint(&self) -> Option<&str> {
         None
+    }
+
+    /// Names that it always takes for models, beside others that are not known here.
+    fn models(&self) -> &[&str] {
+        &[]
     }
 
     /// It drives an agent: it takes a task in words and can be of an agent type. Others take a type as a mere label.

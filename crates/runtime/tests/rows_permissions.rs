@@ -422,3 +422,29 @@ async fn perm_01_a_text_is_no_answer_to_a_permission() {
     world.engine.answer(&me(), id, RequestNumber(1), yes()).await.unwrap();
     assert_eq!(world.ended(id).await.status, Status::Completed);
 }
+
+#[tokio::test]
+async fn perm_08_siblings_have_their_own_rules_from_their_first_call_on() {
+    let world = world(Limits { rate: 100, ..Limits::default() }).await;
+    let rules = |say| Permissions { rules: vec![rule("execute", "make *", say)], ..Permissions::default() };
+    let allows = Permissions { otherwise: PolicyWord::Allow, ..Permissions::default() };
+    // The parent may do all, so that each child has exactly what was said for it.
+    let top = world.spawn(under(allows.clone(), "gate top")).await;
+    world.fake.gate("top").reached().await;
+    let first = "ask execute make test\nsay $answer";
+    let (mut wanted, mut spawned) = (vec![], vec![]);
+    for (say, word) in [(PolicyWord::Allow, "allow"), (PolicyWord::Deny, "deny")].into_iter().cycle().take(6)
+    {
+        let request = waiting(below(top, under(rules(say), first)));
+        spawned.push(world.engine.spawn(&me(), request).await.unwrap().record);
+        wanted.push(word);
+    }
+    for (record, word) in spawned.iter().zip(wanted) {
+        assert!(preview(record).starts_with(word), "{word}: {record:?}");
+        assert_eq!(answers(record).len(), 1, "decided by its own rule, nobody was asked");
+    }
+    // They are not the parent's, and go with the child.
+    let plain = world.engine.spawn(&me(), waiting(below(top, scripted(first)))).await.unwrap().record;
+    assert_eq!(answers(&plain), ["1 AllowOnce by policy: the policy"]);
+    world.fake.gate("top").open();
+}

@@ -3,6 +3,7 @@
 
 mod rules;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) look_every: Duration,
     /// What is kept, and for how long.
     pub(crate) retention: Retention,
+    /// The models that may be used, by provider.
+    pub(crate) models: BTreeMap<String, Vec<String>>,
 }
 
 impl Default for Settings {
@@ -52,9 +55,16 @@ impl Default for Settings {
             open_within: Duration::from_mins(2),
             look_every: Duration::from_secs(5),
             retention: Retention::default(),
+            models: BTreeMap::new(),
         }
     }
 }
+
+/// The section with the models of each provider.
+const MODELS: &str = "models";
+/// Most models of a provider, and longest name of one.
+const MOST_MODELS: usize = 512;
+const LONGEST_MODEL: usize = 256;
 
 /// Sets one value as a flag gives it, by the rule of the file.
 pub(crate) fn set(settings: &mut Settings, section: &str, key: &str, text: &str) -> Result<(), Failure> {
@@ -117,6 +127,10 @@ fn read(text: &str, path: &Path) -> Result<(Settings, Vec<String>), Failure> {
     };
     for (section, value) in table.get_ref() {
         let name = section.get_ref();
+        if name == MODELS {
+            settings.models = models(value.get_ref(), value.span()).map_err(|(at, what)| wrong(at, &what))?;
+            continue;
+        }
         if !RULES.iter().any(|rule| rule.section == name) {
             unknown(section.span().start, name.to_string());
             continue;
@@ -172,6 +186,34 @@ fn names(
     Ok(())
 }
 
+/// The models of each provider; where and what is wrong.
+fn models(value: &DeValue<'_>, span: Range<usize>) -> Result<BTreeMap<String, Vec<String>>, (usize, String)> {
+    let DeValue::Table(entries) = value else {
+        return Err((span.start, format!("{MODELS} must be a table: write [{MODELS}]")));
+    };
+    let mut all = BTreeMap::new();
+    for (provider, list) in entries {
+        let provider = provider.get_ref();
+        let expected = |at: usize| {
+            let form = format!("{MODELS}.{provider} must be a list of names: {provider} = [\"NAME\", ...]");
+            (at, format!("{form}, at most {MOST_MODELS} of {LONGEST_MODEL} bytes"))
+        };
+        let DeValue::Array(names) = list.get_ref() else { return Err(expected(list.span().start)) };
+        let mut read = Vec::new();
+        for name in names {
+            let fits = |name: &str| {
+                !name.trim().is_empty() && name.len() <= LONGEST_MODEL && read.len() < MOST_MODELS
+            };
+            match name.get_ref() {
+                DeValue::String(text) if fits(text) => read.push(text.trim().to_owned()),
+                _ => return Err(expected(name.span().start)),
+            }
+        }
+        all.insert(provider.to_string(), read);
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Settings, load, read, set};
@@ -216,6 +258,24 @@ mod tests {
         ] {
             let error = read(wrong, Path::new("config.toml")).unwrap_err().to_string();
             assert!(error.contains(part), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn def_11_the_models_of_a_provider_are_a_list_of_names() {
+        let (settings, warnings) =
+            of("[models]\nclaude = [\"opus\", \" claude-sonnet-5 \"]\nopencode = []\n");
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!(settings.models["claude"], ["opus", "claude-sonnet-5"]);
+        assert_eq!(settings.models["opencode"], [""; 0], "none may be used");
+        for (wrong, line) in [
+            ("models = 1\n", 1),
+            ("[models]\nclaude = \"opus\"\n", 2),
+            ("[models]\nclaude = [\n  \"opus\",\n  3,\n]\n", 4),
+            ("[models]\nclaude = [\" \"]\n", 2),
+        ] {
+            let error = read(wrong, Path::new("config.toml")).unwrap_err().to_string();
+            assert!(error.contains(&format!("config.toml, line {line}: models")), "{wrong}: {error}");
         }
     }
 

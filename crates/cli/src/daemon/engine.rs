@@ -65,6 +65,7 @@ pub(super) async fn start(
         retention: settings.retention,
         hooks: Hooks::default(),
         agents: agents::files(paths),
+        models: settings.models.clone(),
     };
     Engine::start(config, Arc::new(store), agents::registry(), Some(pool)).await.map_err(
         |error| match error {

@@ -187,7 +187,12 @@ impl Acp {
             self.cost = Cost::none_yet();
         }
         self.settings.learn(result);
-        self.set_after(None)
+        let models = self.settings.models();
+        let mut heard = self.set_after(None);
+        if !models.is_empty() {
+            heard.said.insert(0, Said::Models(models));
+        }
+        heard
     }
 
     /// Sets what is still to be set, then takes prompts.

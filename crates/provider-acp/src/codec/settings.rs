@@ -2,6 +2,7 @@
 //! older ones modes and models in lists of their own.
 
 use serde_json::Value;
+use subagent_provider::ModelOffer;
 
 use super::bounds::{NAME_BYTES, cut, list, name};
 
@@ -110,6 +111,13 @@ impl Settings {
     /// What is set now.
     pub(super) fn current(&self, setting: Setting) -> Option<&str> {
         self.selectors(setting).find_map(|selector| selector.current.as_deref())
+    }
+
+    /// The models that can be chosen.
+    pub(super) fn models(&self) -> Vec<ModelOffer> {
+        let values = self.selectors(Setting::Model).next().map(|selector| &selector.values[..]);
+        let offer = |value: &Offered| ModelOffer { id: value.id.clone(), name: value.name.clone() };
+        values.unwrap_or_default().iter().map(offer).collect()
     }
 
     /// How a wish is fulfilled.

@@ -50,6 +50,11 @@ impl Provider for ClaudeCode {
         Some(command::PROGRAM)
     }
 
+    /// The aliases of its newest ones.
+    fn models(&self) -> &[&str] {
+        &["sonnet", "opus", "haiku", "fable"]
+    }
+
     fn install_hint(&self) -> Option<&str> {
         Some(
             "Install Claude Code (`npm install -g @anthropic-ai/claude-code`) and log in with `claude`, or name its \

@@ -198,6 +198,7 @@ impl Player {
                 self.say(Said::ToolEnded { id, failed: None, output: None });
             }
             Step::Compact => self.say(Said::Compacted),
+            Step::Offer(models) => self.say(Said::Models(models)),
             Step::Background(live) => self.say(Said::Background { live }),
             Step::HeldUp(by) => self.say(Said::HeldUp { until: by.map(from_now) }),
             Step::Ask { action, title, always } => {

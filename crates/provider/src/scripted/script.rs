@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use subagent_model::{AttemptNumber, ErrorCode, Limit, Usage};
 
+use crate::ModelOffer;
+
 /// One step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
@@ -15,6 +17,7 @@ pub(super) enum Step {
     ToolEnd { id: String },
     Tool(String),
     Compact,
+    Offer(Vec<ModelOffer>),
     Background(u32),
     HeldUp(Option<Duration>),
     Ask { action: String, title: String, always: bool },
@@ -65,6 +68,7 @@ const WORDS: &[&str] = &[
     "use",
     "tool",
     "compact",
+    "offer",
     "background",
     "held-up",
     "ask",
@@ -150,6 +154,7 @@ fn steps(line: &str) -> Option<Vec<Step>> {
         "use" => Step::Use(usage(rest)?),
         "tool" => tool(rest)?,
         "compact" => Step::Compact,
+        "offer" => Step::Offer(rest.split_whitespace().map(offer).collect()),
         "background" => Step::Background(rest.parse().ok()?),
         "held-up" if rest.is_empty() => Step::HeldUp(None),
         "held-up" => Step::HeldUp(Some(millis(rest)?)),
@@ -189,6 +194,10 @@ fn steps(line: &str) -> Option<Vec<Step>> {
 /// The first word and what follows it.
 fn words(text: &str) -> (&str, &str) {
     text.split_once(' ').unwrap_or((text, ""))
+}
+
+fn offer(id: &str) -> ModelOffer {
+    ModelOffer { id: id.to_owned(), name: id.to_owned() }
 }
 
 fn millis(text: &str) -> Option<Duration> {

@@ -1,6 +1,7 @@
 //! The engine's answers: checks of requests, reads, waits. Reads never pass the writer.
 
 mod authority;
+mod ceiling;
 mod deliveries;
 mod maintenance;
 mod prepare;

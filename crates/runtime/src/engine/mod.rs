@@ -10,6 +10,7 @@ mod cwd;
 mod effects;
 mod face;
 mod feed;
+mod models;
 mod names;
 mod notices;
 mod output;
@@ -48,6 +49,7 @@ use self::activity::Activities;
 use self::agents::Agents;
 use self::cwd::Cwds;
 use self::feed::Feed;
+use self::models::KnownModels;
 use self::paths::Paths;
 use self::refusals::Refusals;
 use self::tasks::Tasks;
@@ -105,6 +107,8 @@ pub struct EngineConfig {
     pub hooks: Hooks,
     /// Where definitions of agent types are looked for beside the project.
     pub agents: AgentFiles,
+    /// The models that may be used, by provider; of one that is not named its own count.
+    pub models: BTreeMap<String, Vec<String>>,
 }
 
 impl EngineConfig {
@@ -167,6 +171,7 @@ pub(crate) struct Inner {
     pub(crate) live: RwLock<HashMap<SubagentId, Arc<Subagent>>>,
     pub(crate) feed: Feed,
     pub(crate) agents: Agents,
+    pub(crate) models: KnownModels,
     pub(crate) transcripts: Transcripts,
     pub(crate) waiters: Waiters,
     pub(crate) watchers: Watchers,
@@ -228,6 +233,7 @@ impl Engine {
             live: RwLock::default(),
             feed: Feed::new(head),
             agents,
+            models: KnownModels::new(config.models.clone()),
             transcripts: Transcripts::start().map_err(StartError::Thread)?,
             waiters: Waiters::default(),
             watchers: Watchers::default(),

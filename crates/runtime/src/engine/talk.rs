@@ -355,6 +355,10 @@ impl<'a> Talk<'a> {
                 }
                 // Each turn is judged by itself: turns that are told of together are asked to wrap up before they are cut.
                 Said::Turn { .. } if self.state.run.budget.max_turns.is_some() => self.count(),
+                Said::Models(offers) => {
+                    let spec = &self.state.spec;
+                    self.attempt.inner.models.heard(&spec.provider, &spec.cwd, offers);
+                }
                 Said::Delta(_)
                 | Said::Message(_)
                 | Said::Turn { .. }

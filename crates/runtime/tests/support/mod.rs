@@ -49,6 +49,7 @@ pub(crate) fn config(dir: &Path, limits: Limits) -> EngineConfig {
         retention: subagent_runtime::Retention::default(),
         hooks: subagent_runtime::hooks::Hooks::default(),
         agents: subagent_runtime::AgentFiles::default(),
+        models: BTreeMap::new(),
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use subagent_core::run::{Birth, Command, Subagent, accept, decide};
 use subagent_model::{
-    AgentSetup, AttemptNumber, BoundedText, Budget, Capabilities, Conclusion, ErrorCode, ErrorInfo, ExecSpec,
-    ExitFacts, Handle, Mode, NodeId, OnLoss, Outcome, Permissions, Quality, Requester, SpawnSpec,
+    AgentSetup, AttemptNumber, BoundedText, Bounds, Budget, Capabilities, Conclusion, ErrorCode, ErrorInfo,
+    ExecSpec, ExitFacts, Handle, Mode, NodeId, OnLoss, Outcome, Permissions, Quality, Requester, SpawnSpec,
     StallPolicy, SubagentId, Talk, Timestamp, TreeBudget,
 };
 use uuid::Uuid;
@@ -190,6 +190,7 @@ fn spec() -> SpawnSpec {
         budget: Budget::default(),
         tree_budget: TreeBudget::default(),
         permissions: Permissions::default(),
+        bounds: Bounds::default(),
         on_loss: OnLoss::default(),
         stall: StallPolicy::default(),
         idle_ms: None,

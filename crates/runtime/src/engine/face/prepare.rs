@@ -51,7 +51,14 @@ impl Engine {
         {
             return Err(invalid(format!("at most {MOST_LABELS} labels of {LONGEST_WORD} bytes, with names")));
         }
-        let notes = self.of_type(&mut request).await?;
+        let above = parent.map(|parent| self.parent_of(caller, parent)).transpose()?;
+        if let Some(above) = &above
+            && request.permissions.is_default()
+        {
+            // Inherited; and never wider in any case, since the strictest word of all counts.
+            request.permissions = above.spec.permissions.clone();
+        }
+        let (bounds, notes) = self.of_type(&mut request, above.as_ref()).await?;
         check_environment(request.env.iter().chain(&request.secret_env))?;
         if request.deadline_ms == Some(0) {
             return Err(invalid("a deadline must be longer than nothing"));
@@ -85,6 +92,7 @@ impl Engine {
             budget: request.budget,
             tree_budget: request.tree_budget,
             permissions: request.permissions,
+            bounds,
             on_loss: request.on_loss,
             stall: request.stall,
             idle_ms: request.idle_ms,
@@ -103,12 +111,9 @@ impl Engine {
         if spec.is_warm() && !spec.can.warm {
             return Err(cannot(&spec.provider, "stay alive between runs", "Drop --warm."));
         }
-        if let Some(parent) = parent {
-            self.for_parent(caller, parent, &mut spec)?;
-        }
         self.ask_gates(|| {
-            let depth = match parent {
-                Some(parent) => self.known(parent)?.depth + 1,
+            let depth = match &above {
+                Some(above) => above.depth + 1,
                 None => 0,
             };
             let (spec, requester) = (Arc::new(spec.clone()), caller.requester.clone());
@@ -135,15 +140,9 @@ impl Engine {
 
 impl Engine {
     /// A parent must be the caller's, or the caller itself.
-    fn for_parent(&self, caller: &Caller, parent: SubagentId, spec: &mut SpawnSpec) -> Result<(), Problem> {
+    fn parent_of(&self, caller: &Caller, parent: SubagentId) -> Result<Arc<Subagent>, Problem> {
         let own = super::authority::subagent_of(&caller.requester) == Some(parent);
-        let access = if own { Access::See } else { Access::Control };
-        let state = self.for_caller(caller, parent, access)?;
-        if spec.permissions.is_default() {
-            // Inherited; and never wider in any case, since the strictest word of all counts.
-            spec.permissions = state.spec.permissions.clone();
-        }
-        Ok(())
+        self.for_caller(caller, parent, if own { Access::See } else { Access::Control })
     }
 
     /// Gates of this installation may deny the next run as well, by a resume or by a message that will open it.

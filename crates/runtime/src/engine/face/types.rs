@@ -4,29 +4,37 @@
 use std::sync::Arc;
 
 use camino::Utf8PathBuf;
+use subagent_config::models::NamedBy;
 use subagent_config::prompt::{Identity, Surroundings, compose};
 use subagent_config::{
-    AgentDefinition, Call, Catalog, Ceiling, Dialect, Effective, Effort, Given, Isolation, Limits,
-    ModelChoice, PermissionMode, PromptMode, Sandbox, ToolList, combine,
+    AgentDefinition, AgentName, Call, Catalog, Ceiling, Dialect, Effective, Effort, Given, Isolation, Limits,
+    ModelChoice, PermissionMode, Prompt, PromptMode, Sandbox, Scope, Source, ToolList, combine,
 };
+use subagent_core::run::Subagent;
 use subagent_model::agents::{AgentType, ProviderInfo, TypeList};
 use subagent_model::request::SpawnRequest;
 use subagent_model::{
-    Budget, ErrorCode, ExecSpec, McpServer, McpTransport, Mode, Problem, PromptVia, ResultFrom, SystemPrompt,
-    SystemPromptMode, Talk,
+    Bounds, Budget, ErrorCode, ExecSpec, McpServer, McpTransport, Mode, Problem, PromptVia, ResultFrom,
+    SystemPrompt, SystemPromptMode, Talk,
 };
 use subagent_provider::Provider;
 
 use super::super::agents::{find, in_order};
 use super::super::{Engine, cwd};
+use super::ceiling::{bounds_of, ceiling, claude_word, passed_on, programs_within, stance, wider};
 use super::prepare::invalid;
 
 /// What runs programs.
 const EXEC: &str = "exec";
 
 impl Engine {
-    /// Puts the agent type into the request and chooses the provider where none is named. Gives what was set aside.
-    pub(super) async fn of_type(&self, request: &mut SpawnRequest) -> Result<Vec<String>, Problem> {
+    /// Puts the agent type and what the parent allows into the request, and chooses the provider where none is named.
+    /// Gives what bounds the children, and what was set aside.
+    pub(super) async fn of_type(
+        &self,
+        request: &mut SpawnRequest,
+        above: Option<&Arc<Subagent>>,
+    ) -> Result<(Bounds, Vec<String>), Problem> {
         if request.provider.is_empty() && request.exec.is_some() {
             request.provider = String::from(EXEC);
         }
@@ -34,30 +42,88 @@ impl Engine {
             "" => None,
             name => Some(Arc::clone(self.inner.registry.get(name)?)),
         };
-        if named.as_ref().is_some_and(|provider| !provider.is_agent()) {
+        if let Some(provider) = named.filter(|provider| !provider.is_agent()) {
             // For a program the type is a label.
-            return Ok(Vec::new());
+            let Some(above) = above else { return Ok((Bounds::default(), Vec::new())) };
+            programs_within(above, request, provider.name())?;
+            self.within_policies(above, request, &*provider)?;
+            return Ok((passed_on(&above.spec.bounds), Vec::new()));
         }
         if request.prompt.trim().is_empty() {
             return Err(invalid("an agent needs a task: the prompt is blank"));
         }
-        let name = request.agent_type.clone().filter(|name| *name != request.provider);
+        let ceiling = above.map(|above| ceiling(&above.spec.bounds)).unwrap_or_default();
         let mut notes = Vec::new();
-        let mut first = None;
-        if let Some(name) = name {
-            let cwd = request.cwd.clone().ok_or_else(cwd::missing)?;
-            let catalog = self.catalog(cwd).await?;
-            let definition = catalog.get(&name).map_err(|error| {
-                Problem::new(error.code(), error.to_string()).with_ids(error.usable().to_vec())
-            })?;
-            first = of_dialect(definition.source.dialect);
-            notes = apply(definition, request)?;
+        let name = request.agent_type.clone().filter(|name| *name != request.provider);
+        let (definition, catalog) = match name {
+            None => (Arc::new(untyped()?), None),
+            Some(name) => {
+                let cwd = request.cwd.clone().ok_or_else(cwd::missing)?;
+                let catalog = self.catalog(cwd).await?;
+                let definition = Arc::clone(catalog.get(&name).map_err(|error| {
+                    Problem::new(error.code(), error.to_string()).with_ids(error.usable().to_vec())
+                })?);
+                (definition, Some(catalog))
+            }
+        };
+        let provider = match combine(&definition, &call_of(request, "")?, &ceiling).effective.provider {
+            Some(provider) => provider,
+            None => {
+                let found = self.installed(request, of_dialect(definition.source.dialect)).await?;
+                notes.push(format!("provider: {found}, the first agent that is installed"));
+                found
+            }
+        };
+        let driver = Arc::clone(self.inner.registry.get(&provider)?);
+        if let Some(above) = above {
+            programs_within(above, request, &provider)?;
         }
-        if request.provider.is_empty() {
-            request.provider = self.installed(request, first).await?;
-            notes.push(format!("provider: {}, the first agent that is installed", request.provider));
+        let call = call_of(request, &provider)?;
+        let combined = combine(&definition, &call, &ceiling);
+        request.provider = provider;
+        let mut told: Vec<_> = combined.notes.iter().map(ToString::to_string).collect();
+        let effective = combined.effective;
+        let by = if effective.model == call.model { NamedBy::Call } else { NamedBy::Definition };
+        tools(&effective, request);
+        held(&definition, &ceiling, &effective, request, &mut told)?;
+        let mut bounds = bounds_of(&effective, &request.setup.tools, &*driver);
+        if let Some(catalog) = catalog {
+            apply(&definition, &effective, request, &mut told)?;
+            for name in bounds.types.iter_mut().flatten() {
+                // Another name of a type is that type.
+                if let Ok(definition) = catalog.get(name) {
+                    *name = definition.name.to_string();
+                }
+            }
         }
-        Ok(notes)
+        if let Some(above) = above {
+            self.within_policies(above, request, &*driver)?;
+        }
+        self.choose_model(request, &*driver, by, &mut told)?;
+        told.append(&mut notes);
+        Ok((bounds, told))
+    }
+
+    /// The model that a name means, where the models of the provider are known.
+    fn choose_model(
+        &self,
+        request: &mut SpawnRequest,
+        provider: &dyn Provider,
+        by: NamedBy,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Problem> {
+        let Some(name) = request.model.as_ref().filter(|_| provider.capabilities().model) else {
+            return Ok(());
+        };
+        let models = self.inner.models.of(provider, request.cwd.as_deref());
+        let chosen = models.choose(name, by).map_err(|error| {
+            Problem::new(error.code(), error.to_string()).with_ids(error.usable().to_vec())
+        })?;
+        if let Some(model) = chosen.filter(|model| model.id != *name) {
+            notes.push(format!("model: {}, which {name:?} means", model.id));
+            request.model = Some(model.id.clone());
+        }
+        Ok(())
     }
 
     /// The first agent that is on the `PATH` of the request.
@@ -164,14 +230,32 @@ fn of_dialect(dialect: Dialect) -> Option<&'static str> {
     }
 }
 
-/// Puts what counts into the request.
-fn apply(definition: &AgentDefinition, request: &mut SpawnRequest) -> Result<Vec<String>, Problem> {
-    let call = call_of(request)?;
-    let combined = combine(definition, &call, &Ceiling::default());
-    let mut notes: Vec<_> = combined.notes.iter().map(ToString::to_string).collect();
-    let effective = combined.effective;
+/// What stands for a definition where no type is named: it says nothing.
+fn untyped() -> Result<AgentDefinition, Problem> {
+    let name = AgentName::new("agent").map_err(|error| invalid(error.to_string()))?;
+    let prompt = Prompt { text: String::new(), mode: PromptMode::Append, template: false };
+    let source = Source { path: None, dialect: Dialect::Subagent, scope: Scope::Builtin, trusted: true };
+    Ok(AgentDefinition::new(name, "", prompt, source))
+}
+
+/// The tools that count.
+fn tools(effective: &Effective, request: &mut SpawnRequest) {
+    request.setup.tools.allow = match &effective.tools {
+        Given::Omitted => None,
+        Given::Nothing => Some(Vec::new()),
+        Given::Value(list) => Some(list.patterns().to_vec()),
+    };
+    request.setup.tools.deny = effective.disallowed_tools.patterns().to_vec();
+}
+
+/// Puts what counts of a type into the request.
+fn apply(
+    definition: &AgentDefinition,
+    effective: &Effective,
+    request: &mut SpawnRequest,
+    notes: &mut Vec<String>,
+) -> Result<(), Problem> {
     request.agent_type = Some(definition.name.to_string());
-    request.provider = effective.provider.clone().unwrap_or_default();
     if let ([program, args @ ..], None) = (effective.command.as_slice(), &request.exec) {
         request.exec = Some(ExecSpec {
             program: program.clone(),
@@ -187,12 +271,6 @@ fn apply(definition: &AgentDefinition, request: &mut SpawnRequest) -> Result<Vec
         Given::Value(ModelChoice::Inherit) | Given::Nothing | Given::Omitted => None,
     };
     request.setup.effort = effective.effort.value().map(ToString::to_string);
-    request.setup.tools.allow = match &effective.tools {
-        Given::Omitted => None,
-        Given::Nothing => Some(Vec::new()),
-        Given::Value(list) => Some(list.patterns().to_vec()),
-    };
-    request.setup.tools.deny = effective.disallowed_tools.patterns().to_vec();
     limits(&effective.limits, request);
     if request.permissions.is_default()
         && let Some(permissions) = &effective.permissions
@@ -205,10 +283,19 @@ fn apply(definition: &AgentDefinition, request: &mut SpawnRequest) -> Result<Vec
     if let Given::Value(before) = &effective.context.initial_prompt {
         request.prompt = format!("{}\n\n{}", before.trim_end(), request.prompt);
     }
-    held(definition, &effective, request, &mut notes)?;
-    instructions(definition, &effective, request)?;
-    servers(&effective, request, &mut notes);
-    Ok(notes)
+    for (field, given) in [
+        ("skills", effective.skills.value().is_some()),
+        ("hooks", effective.hooks.value().is_some()),
+        ("memory", effective.memory.value().is_some()),
+        ("context.compact_at", effective.context.compact_at.value().is_some()),
+    ] {
+        if given {
+            notes.push(format!("{field}: not used by this version"));
+        }
+    }
+    instructions(definition, effective, request)?;
+    servers(effective, request, notes);
+    Ok(())
 }
 
 /// A limit in the words of definitions: 0 is none.
@@ -220,9 +307,10 @@ fn given<T: PartialEq + Default>(limit: Option<T>) -> Given<T> {
     }
 }
 
-/// What the caller said, in the words of definitions.
-fn call_of(request: &SpawnRequest) -> Result<Call, Problem> {
+/// What the caller said, in the words of definitions; `provider` is what drives the child.
+fn call_of(request: &SpawnRequest, provider: &str) -> Result<Call, Problem> {
     let setup = &request.setup;
+    let (permission_mode, sandbox) = stance(provider, setup.permission_mode.as_deref());
     let effort = match &setup.effort {
         None => Given::Omitted,
         Some(word) => {
@@ -254,6 +342,8 @@ fn call_of(request: &SpawnRequest) -> Result<Call, Problem> {
             timeout_ms: request.deadline_ms.map_or(Given::Omitted, Given::Value),
         },
         background: (request.mode != Mode::Sync).then_some(true),
+        permission_mode,
+        sandbox,
         ..Call::default()
     })
 }
@@ -269,58 +359,86 @@ fn limits(limits: &Limits, request: &mut SpawnRequest) {
     request.deadline_ms = limits.timeout_ms.value().copied();
 }
 
-/// What holds a child back must hold: where it cannot, the type is refused.
+/// What holds a child back must hold, whether its type or its parent says it: where it cannot, the spawn is refused.
 fn held(
     definition: &AgentDefinition,
+    ceiling: &Ceiling,
     effective: &Effective,
     request: &mut SpawnRequest,
     notes: &mut Vec<String>,
 ) -> Result<(), Problem> {
-    let name = &definition.name;
-    let cannot = |what: &str| {
-        let message = format!("the agent type {name} asks for {what}");
-        Err(Problem::new(ErrorCode::NotCapable, message))
+    let cannot = |by_type: bool, what: &str| {
+        let who = if by_type {
+            format!("the agent type {} asks for", definition.name)
+        } else {
+            String::from("its parent is held to, and so is it,")
+        };
+        Err(Problem::new(ErrorCode::NotCapable, format!("{who} {what}")))
     };
     if effective.isolation == Given::Value(Isolation::Worktree) {
-        return cannot("a worktree of its own, which this version cannot make");
+        return cannot(true, "a worktree of its own, which this version cannot make");
     }
-    match effective.sandbox {
-        None | Some(Sandbox::FullAccess) => {}
-        Some(sandbox) if request.provider == "codex" => {
+    let (known, _) = stance(&request.provider, request.setup.permission_mode.as_deref());
+    if let (Some(word), None) = (&request.setup.permission_mode, known)
+        && (ceiling.permission_mode.is_some() || ceiling.sandbox.is_some())
+    {
+        // A mode that does not exist is refused by its provider, with those that do.
+        if request.provider != "claude" && request.provider != "codex" {
+            return Err(wider(format!(
+                "nobody here knows whether the mode {word:?} of {} lies within what its parent may do",
+                request.provider
+            )));
+        }
+    }
+    let (sandbox, mode) = (effective.sandbox, effective.permission_mode);
+    match (request.provider.as_str(), sandbox) {
+        // All of its edits are asked about where nothing wider is allowed; that is its usual sandbox.
+        ("codex", Some(Sandbox::WorkspaceWrite)) if mode.is_some_and(|mode| mode <= PermissionMode::Ask) => {
+            request.setup.permission_mode = None;
+        }
+        ("codex", Some(sandbox @ (Sandbox::ReadOnly | Sandbox::WorkspaceWrite))) => {
             request.setup.permission_mode = Some(sandbox.as_str().to_owned());
         }
+        (_, None | Some(Sandbox::FullAccess)) => {}
         // Tools that only look, and no other, change nothing.
-        Some(Sandbox::ReadOnly) if effective.tools.value().is_some() => {}
-        Some(sandbox) => {
-            return cannot(&format!(
-                "the sandbox {sandbox}, which only the provider codex has in this version"
-            ));
+        (_, Some(Sandbox::ReadOnly)) if effective.tools.value().is_some() => {}
+        (_, Some(sandbox)) => {
+            return cannot(
+                definition.sandbox == Some(sandbox),
+                &format!("the sandbox {sandbox}, which only the provider codex has in this version"),
+            );
         }
     }
-    if let Some(mode) = effective.permission_mode {
-        match (mode, request.provider.as_str()) {
-            (PermissionMode::Ask, _) => {}
-            (PermissionMode::Deny, _) => request.permissions.unattended = true,
-            (PermissionMode::Plan, "claude") => request.setup.permission_mode = Some(String::from("plan")),
-            (PermissionMode::AcceptEdits, "claude") => {
-                request.setup.permission_mode = Some(String::from("acceptEdits"));
+    let Some(mode) = mode else { return Ok(()) };
+    let asked = known;
+    match (mode, request.provider.as_str()) {
+        (PermissionMode::Deny, _) => {
+            request.permissions.unattended = true;
+            if request.provider == "claude" && asked != Some(PermissionMode::Deny) {
+                request.setup.permission_mode = None;
             }
-            (PermissionMode::Plan, _) => return cannot("the permission mode plan, which its provider does not have"),
-            (wide, _) => notes.push(format!(
-                "permission_mode: {wide} is not passed on; what the agent asks for goes by the policy of the subagent"
-            )),
         }
-    }
-    for (field, given) in [
-        ("skills", effective.skills.value().is_some()),
-        ("hooks", effective.hooks.value().is_some()),
-        ("memory", effective.memory.value().is_some()),
-        ("allowed_subagents", !effective.allowed_subagents.is_omitted()),
-        ("max_depth", effective.max_depth.is_some()),
-        ("context.compact_at", effective.context.compact_at.value().is_some()),
-    ] {
-        if given {
-            notes.push(format!("{field}: not used by this version"));
+        (mode @ (PermissionMode::Plan | PermissionMode::AcceptEdits), "claude") => {
+            request.setup.permission_mode = claude_word(mode).map(str::to_owned);
+        }
+        (PermissionMode::Plan, _) => {
+            let by_type = definition.permission_mode == Some(PermissionMode::Plan);
+            return cannot(by_type, "the permission mode plan, which its provider does not have");
+        }
+        // A word of the call that says no less; else what is there anyway.
+        (mode, "claude") if asked == Some(mode) => {}
+        (PermissionMode::Ask, "claude") => request.setup.permission_mode = None,
+        (PermissionMode::Ask, _) => {}
+        (wide, provider) => {
+            if provider == "claude" {
+                request.setup.permission_mode = None;
+            }
+            if definition.permission_mode == Some(wide) {
+                notes.push(format!(
+                    "permission_mode: {wide} is not passed on; what the agent asks for goes by the policy of the \
+                     subagent"
+                ));
+            }
         }
     }
     Ok(())

@@ -256,6 +256,7 @@ fn what_of(said: &Said) -> Option<What> {
         Said::Delta(_)
         | Said::Thought(_)
         | Said::Message(_)
+        | Said::Models(_)
         | Said::Done(_)
         | Said::Turn { .. }
         | Said::Took(_)

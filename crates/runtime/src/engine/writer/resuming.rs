@@ -100,6 +100,8 @@ impl Writer {
                 live_children: self.book.live_child_count(parent).saturating_sub(already_live),
                 tree_total: 0,
                 recent_spawns: self.book.recent_spawns(parent, now, self.limits.rate_window()),
+                levels: None,
+                types: None,
             });
         }
         self.open_account(state.root);

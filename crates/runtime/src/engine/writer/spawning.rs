@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use subagent_core::admission::{self, Asking, ParentFacts};
+use subagent_core::admission::{self, Asking, ParentFacts, TypeFacts};
 use subagent_core::budget::Amount;
 use subagent_core::run::{Birth, Phase, Subagent, accept};
 use subagent_model::{ErrorCode, Handle, Problem, SubagentId, Timestamp};
@@ -69,6 +69,13 @@ impl Writer {
                 live_children: self.book.live_child_count(parent),
                 tree_total: self.book.tree_total(root, || store.tree_total(root)).map_err(store_problem)?,
                 recent_spawns: self.book.recent_spawns(parent, now, self.limits.rate_window()),
+                levels: state.spec.bounds.depth,
+                types: state
+                    .spec
+                    .bounds
+                    .types
+                    .clone()
+                    .map(|allowed| TypeFacts { allowed, wanted: spawn.spec.agent_type.clone() }),
             });
         }
         if spawn.parent.is_some() {

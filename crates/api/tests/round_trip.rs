@@ -35,6 +35,12 @@ async fn tour(runtime: &dyn Runtime, caller: &Caller) -> Vec<String> {
     };
     let steer = SteerRequest {
         message: "m".into(),
+        attachments: vec![subagent_model::request::AttachRequest {
+            data: Some("aGk=".into()),
+            name: Some("a.txt".into()),
+            media_type: Some("text/plain".into()),
+            path: None,
+        }],
         mode: SteerMode::Interrupt,
         idempotency_key: Some("k".into()),
         wait_ms: Some(5),

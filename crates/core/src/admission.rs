@@ -243,9 +243,9 @@ mod tests {
         }
     }
 
-    fn types(allowed: &[&str], wanted: &str) -> Option<TypeFacts> {
+    fn types(allowed: &[&str], wanted: &str) -> TypeFacts {
         let allowed = allowed.iter().map(|name| (*name).to_owned()).collect();
-        Some(TypeFacts { allowed, wanted: wanted.to_owned() })
+        TypeFacts { allowed, wanted: wanted.to_owned() }
     }
 
     fn facts() -> Facts {
@@ -299,7 +299,7 @@ mod tests {
             tree_total: 999,
             recent_spawns: 99,
             levels: None,
-            types: types(&[], "x"),
+            types: Some(types(&[], "x")),
         });
         all.queued = 9_999;
         all.disk_free_mb = Some(0);
@@ -348,12 +348,12 @@ mod tests {
             let parent = ParentFacts { depth: 2, levels, types, ..parent() };
             admit(&limits, &Facts { kind, parent: Some(parent), ..facts() })
         };
-        asked(Asking::Spawn, None, types(&["Explore"], "explore")).unwrap();
-        let refusal = asked(Asking::Spawn, None, types(&["explore", "plan"], "worker")).unwrap_err();
+        asked(Asking::Spawn, None, Some(types(&["Explore"], "explore"))).unwrap();
+        let refusal = asked(Asking::Spawn, None, Some(types(&["explore", "plan"], "worker"))).unwrap_err();
         assert_eq!((refusal.code, refusal.ids.len()), (ErrorCode::TypeNotAllowed, 2));
         assert!(refusal.message.contains("worker") && refusal.message.contains("explore, plan"));
         assert_eq!(
-            asked(Asking::Spawn, None, types(&[], "worker")).unwrap_err().code,
+            asked(Asking::Spawn, None, Some(types(&[], "worker"))).unwrap_err().code,
             ErrorCode::TypeNotAllowed
         );
         asked(Asking::Spawn, Some(1), None).unwrap();
@@ -364,7 +364,7 @@ mod tests {
         let refusal = admit(&limits, &Facts { parent: Some(deep), ..facts() }).unwrap_err();
         assert_eq!((refusal.limit, refusal.used), (Some(5), Some(5)));
         // The next run of a child that there is makes the tree no larger.
-        asked(Asking::Resume, Some(0), types(&[], "worker")).unwrap();
+        asked(Asking::Resume, Some(0), Some(types(&[], "worker"))).unwrap();
     }
 
     #[test]

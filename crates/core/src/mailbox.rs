@@ -119,7 +119,15 @@ impl Mailbox {
 
     /// The next message as it would be accepted.
     pub fn compose(&self, from: Requester, mode: MessageMode, text: String, at: Timestamp) -> Message {
-        Message { number: MessageNumber(self.last.0 + 1), from, mode, text, at, key: None }
+        Message {
+            number: MessageNumber(self.last.0 + 1),
+            from,
+            mode,
+            text,
+            attachments: vec![],
+            at,
+            key: None,
+        }
     }
 
     /// Those without a last word, in the order in which they will reach the child.

@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn perm_06_a_policy_that_denies_something_is_known_as_one() {
+        use PolicyWord::{Allow, Ask as Asked, Deny};
         let of = |otherwise, rules: &[PolicyWord], unattended| {
             let rules = rules.iter().map(|say| rule("execute", "*", *say)).collect();
             denies([&Permissions::default(), &Permissions { otherwise, rules, unattended, expire_ms: None }])
         };
-        use PolicyWord::{Allow, Ask as Asked, Deny};
         assert!(!of(Asked, &[Allow, Asked], false));
         assert!(of(Deny, &[], false) && of(Allow, &[Deny], false));
         assert!(of(Asked, &[], true) && of(Allow, &[Asked], true));

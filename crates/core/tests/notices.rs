@@ -205,7 +205,12 @@ fn result_13_an_unread_result_is_still_owed_after_a_resume() {
 fn result_11_and_13_each_run_belongs_to_the_one_who_asked_for_it() {
     let (one, two) = (owner(), Requester::from("user:2000"));
     let mut state = resumable(completed("42 lines"));
-    let resume = Command::Resume { prompt: common::text("again"), requester: two.clone(), key: None };
+    let resume = Command::Resume {
+        prompt: common::text("again"),
+        attachments: vec![],
+        requester: two.clone(),
+        key: None,
+    };
     replay::step(&mut state, &resume, at(9)).unwrap().unwrap();
     end_again(&mut state, "43 lines");
     let all = [state.clone()];
@@ -256,6 +261,7 @@ fn result_15_a_notice_that_waits_is_taken_back_and_one_on_its_way_is_not() {
         from: Requester::from(RUNTIME),
         mode: MessageMode::Steer,
         text: "a notice".into(),
+        attachments: vec![],
         or_follow_up: true,
         key: None,
     };

@@ -55,6 +55,7 @@ fn further() -> Vec<(&'static str, Command)> {
                 from: common::owner(),
                 mode: MessageMode::Steer,
                 text: " \n".into(),
+                attachments: vec![],
                 or_follow_up: true,
                 key: None,
             },

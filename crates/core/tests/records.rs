@@ -83,7 +83,15 @@ fn resumed() -> Subagent {
         Usage { input: 10, output: 5, cache_write: 1, cache_read: 100, total: 0, cost_usd: Some(0.25) };
     let attempt = ONE.next();
     for (second, command) in [
-        (10, Command::Resume { prompt: text("and the words"), requester: owner(), key: None }),
+        (
+            10,
+            Command::Resume {
+                prompt: text("and the words"),
+                attachments: vec![],
+                requester: owner(),
+                key: None,
+            },
+        ),
         (20, claim()),
         (30, Command::Started { attempt, process: None }),
         (

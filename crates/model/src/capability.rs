@@ -82,6 +82,9 @@ pub struct Capabilities {
     /// Prompts may hold images.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub images: bool,
+    /// Prompts may hold texts of their own beside the task, such as files.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub texts: bool,
 }
 
 impl Capabilities {

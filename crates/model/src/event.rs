@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{Answered, RequestItem, RequestNumber};
+use crate::attachment::Attachment;
 use crate::budget::Budget;
 use crate::ids::{AttemptNumber, Cursor, Handle, NodeId, Requester, RunNumber, SubagentId};
 use crate::message::{Message, MessageNumber, ReturnReason};
@@ -59,6 +60,9 @@ pub enum EventKind {
     Resumed {
         /// The prompt of the run.
         prompt: BoundedText,
+        /// Files that go with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
         /// Who asked, and gets the result.
         requester: Requester,
         /// The message that is its prompt, where it was one.

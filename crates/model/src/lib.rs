@@ -6,6 +6,7 @@
 
 pub mod agents;
 pub mod ask;
+pub mod attachment;
 pub mod bounds;
 pub mod budget;
 pub mod capability;
@@ -29,6 +30,7 @@ pub use ask::{
     Answer, Answered, Ask, AskOption, Choice, Grant, Permissions, PolicyRule, PolicyWord, RequestItem,
     RequestNumber, RequestState, Subject,
 };
+pub use attachment::Attachment;
 pub use bounds::Bounds;
 pub use budget::{Budget, TreeBudget, WrapUp};
 pub use capability::{Capabilities, Steering, SystemPromptUse};

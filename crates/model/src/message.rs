@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::attachment::Attachment;
 use crate::ids::{Requester, RunNumber};
 use crate::time::Timestamp;
 
@@ -53,6 +54,9 @@ pub struct Message {
     pub mode: MessageMode,
     /// The text.
     pub text: String,
+    /// Files that go with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
     /// When it was accepted.
     pub at: Timestamp,
     /// The sender's key: sending again with it gives the same message.

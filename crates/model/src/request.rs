@@ -25,6 +25,9 @@ pub struct SpawnRequest {
     /// The task.
     #[serde(default)]
     pub prompt: String,
+    /// Files that go with it, where the provider takes such.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<AttachRequest>,
     /// What it is about, in a few words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -112,6 +115,37 @@ impl std::fmt::Debug for SpawnRequest {
             .field("cwd", &self.cwd)
             .field("env", &self.env.keys())
             .field("secret_env", &self.secret_env.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A file that is to go with a prompt or a message: an image (PNG, JPEG, GIF, WebP) of at most 3,750,000 bytes, or a text in
+/// UTF-8 of at most 262,144; at most 16 files and 10,000,000 bytes with one prompt. It is read once, when it is accepted.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachRequest {
+    /// A file on the machine of the daemon: an absolute path.
+    #[schemars(with = "Option<String>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Utf8PathBuf>,
+    /// Its content in Base64, instead of a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// Its name, without any directory; that of the path when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is; found by its content when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+}
+
+/// Contents never reach a log.
+impl std::fmt::Debug for AttachRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AttachRequest")
+            .field("path", &self.path)
+            .field("name", &self.name)
+            .field("media_type", &self.media_type)
             .finish_non_exhaustive()
     }
 }
@@ -227,6 +261,9 @@ pub struct StopAllReply {
 pub struct ResumeRequest {
     /// The task of the run.
     pub prompt: String,
+    /// Files that go with it, where the provider takes such.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<AttachRequest>,
     /// While a run is live: accept it as a follow-up instead of refusing it.
     #[serde(default)]
     pub queue: bool,
@@ -269,6 +306,9 @@ pub struct SteerRequest {
     /// The message. Only an interrupt may come without.
     #[serde(default)]
     pub message: String,
+    /// Files that go with it, where the provider takes such.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<AttachRequest>,
     /// How it is to reach the child.
     #[serde(default)]
     pub mode: SteerMode,

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::Permissions;
+use crate::attachment::Attachment;
 use crate::bounds::Bounds;
 use crate::budget::{Budget, TreeBudget};
 use crate::capability::Capabilities;
@@ -149,6 +150,9 @@ pub struct ExecSpec {
 pub struct SpawnSpec {
     /// The task. A text too long to be its own preview is kept whole beside the record.
     pub prompt: BoundedText,
+    /// Files that go with the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
     /// What it is about, in a few words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -227,6 +231,7 @@ impl SpawnSpec {
     pub fn new(provider: &str, prompt: BoundedText, cwd: Utf8PathBuf) -> Self {
         Self {
             prompt,
+            attachments: vec![],
             description: None,
             provider: provider.to_owned(),
             agent_type: provider.to_owned(),

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{Answer, Subject};
+use crate::attachment::Attachment;
 use crate::ids::{AttemptNumber, Requester, RunNumber, SubagentId};
 use crate::message::MessageNumber;
 use crate::outcome::ErrorInfo;
@@ -59,6 +60,9 @@ pub enum What {
         from: Requester,
         /// The text.
         text: String,
+        /// Files that came with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attached: Vec<Attachment>,
     },
     /// The child was told something in its turn.
     Steer {
@@ -68,6 +72,9 @@ pub enum What {
         from: Requester,
         /// The text.
         text: String,
+        /// Files that came with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attached: Vec<Attachment>,
     },
     /// The turn was to be cancelled.
     Interrupt,

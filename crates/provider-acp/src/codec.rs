@@ -242,13 +242,16 @@ impl Acp {
             Order::Prompt { .. } if self.turn.is_some() => {
                 Err(String::from("it works on a prompt, and takes one at a time"))
             }
-            Order::Prompt { number, text, .. } => {
+            Order::Prompt { number, text, attached, .. } => {
+                if let Some(lacking) = self.announced.lacks_for(attached.iter().map(|file| &file.about)) {
+                    return Err(lacking);
+                }
                 let id = match number {
                     None => self.ids * 2,
                     Some(MessageNumber(number)) if *number <= LARGEST_NUMBER / 2 => number * 2 + 1,
                     Some(number) => return Err(format!("no id can be made of message {number}")),
                 };
-                Ok(frame::request(id, words::PROMPT, words::Prompt::new(session, text)))
+                Ok(frame::request(id, words::PROMPT, words::Prompt::new(session, text, attached)))
             }
             Order::Interrupt if self.turn.is_none() => Err(String::from("it works on nothing")),
             Order::Interrupt => {

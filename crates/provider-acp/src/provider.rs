@@ -104,7 +104,8 @@ impl Provider for AcpProvider {
             system_prompt: SystemPromptUse::Override,
             effort: true,
             mcp_servers: true,
-            images: false,
+            images: true,
+            texts: true,
         }
     }
 

@@ -37,6 +37,7 @@ fn acp_06_whatever_the_official_types_write_has_its_meaning_here() {
         }
     }
     let expected = [
+        "offers 2",
         "model small",
         "opened",
         "thought hm",
@@ -60,6 +61,7 @@ fn acp_06_whatever_the_official_types_write_has_its_meaning_here() {
 
 fn word(said: &Said) -> String {
     match said {
+        Said::Models(offers) => format!("offers {}", offers.len()),
         Said::Model(model) => format!("model {model}"),
         Said::Opened { .. } => String::from("opened"),
         Said::Thought(text) => format!("thought {text}"),

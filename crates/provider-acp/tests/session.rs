@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use subagent_model::{
-    AgentSetup, ErrorCode, McpServer, McpTransport, SpawnSpec, SystemPrompt, SystemPromptMode,
+    AgentSetup, Attachment, ErrorCode, McpServer, McpTransport, SpawnSpec, SystemPrompt, SystemPromptMode,
 };
-use subagent_provider::{Order, Said, WasTold};
+use subagent_provider::{Attached, ModelOffer, Order, Said, WasTold};
 use subagent_provider_acp::{AGENTS, AcpProvider};
 use support::{Talk, able, broken, failed, finished, message_said, prompt, spec};
 
@@ -276,7 +276,7 @@ fn what_is_asked_is_set_one_after_the_other() {
     let session =
         json!({"sessionId": "s1", "configOptions": options("sonnet", &["low"]), "modes": modes("auto")});
     let (mut talk, said, wrote) = opened_with(AcpProvider::any(), asked, session);
-    assert!(said.is_empty());
+    assert!(matches!(&said[..], [Said::Models(_)]), "{said:?}");
     assert_eq!(wrote[0]["method"], "session/set_config_option");
     assert_eq!(
         wrote[0]["params"],
@@ -443,4 +443,88 @@ fn a_conversation_whose_beginning_is_lost_from_the_log_goes_on() {
     let end = codec.hear(br#"{"jsonrpc":"2.0","id":11,"result":{"stopReason":"end_turn"}}"#);
     assert_eq!(end.said, [message_said("hi"), finished()]);
     assert!(codec.tell(&prompt("more")).is_ok());
+}
+
+fn attachment(name: &str, media_type: &str) -> Attachment {
+    Attachment { name: name.to_owned(), media_type: media_type.to_owned(), bytes: 2, sha256: String::new() }
+}
+
+fn announcing(prompt_capabilities: &Value) -> Value {
+    let mut able = able();
+    able["agentCapabilities"]["promptCapabilities"] = prompt_capabilities.clone();
+    able
+}
+
+#[test]
+fn acp_07_files_that_the_agent_does_not_take_are_refused_before_a_session_is_opened() {
+    let (image, text) = (attachment("a.png", "image/png"), attachment("b.md", "text/markdown"));
+    for (files, can, lacks) in [
+        (vec![image.clone()], json!({}), Some("promptCapabilities.image")),
+        (vec![image.clone()], json!({"image": false, "embeddedContext": true}), Some("\"a.png\"")),
+        (vec![text.clone()], json!({"image": true}), Some("promptCapabilities.embeddedContext")),
+        (vec![image, text], json!({"image": true, "embeddedContext": true}), None),
+    ] {
+        let spec = SpawnSpec { attachments: files, ..spec() };
+        let (mut talk, _) = Talk::begin(AcpProvider::any(), spec, None);
+        let (said, wrote) = talk.answer(0, announcing(&can));
+        match lacks {
+            None => assert_eq!(wrote[0]["method"], "session/new"),
+            Some(word) => {
+                let error = failed(&said);
+                assert_eq!((error.code, error.retryable, wrote.len()), (ErrorCode::NotCapable, false, 0));
+                assert!(error.message.contains(word), "{}", error.message);
+            }
+        }
+    }
+}
+
+#[test]
+fn acp_07_files_are_blocks_of_the_prompt_and_none_is_left_out_in_silence() {
+    let file = |about: Attachment, content: &[u8]| Attached {
+        path: "/kept/x".into(),
+        content: content.into(),
+        about,
+    };
+    let attached = vec![
+        file(attachment("a.png", "image/png"), &[0, 1]),
+        file(attachment("my notes.md", "text/markdown"), b"Read me."),
+    ];
+    let order = |attached: Vec<Attached>| Order::Prompt {
+        number: None,
+        from: "me".into(),
+        text: String::from("Look."),
+        attached,
+    };
+    let open = |can: Value| {
+        let (mut talk, _) = Talk::begin(AcpProvider::any(), spec(), None);
+        talk.answer(0, announcing(&can));
+        talk.answer(2, json!({"sessionId": "s1"}));
+        talk
+    };
+    let mut talk = open(json!({"image": true, "embeddedContext": true}));
+    let told = talk.tell(&order(attached.clone())).unwrap();
+    let resource =
+        json!({"uri": "attachment:///my%20notes.md", "mimeType": "text/markdown", "text": "Read me."});
+    assert_eq!(
+        told[0]["params"]["prompt"],
+        json!([
+            {"type": "image", "data": "AAE=", "mimeType": "image/png"},
+            {"type": "resource", "resource": resource},
+            {"type": "text", "text": "Look."},
+        ])
+    );
+    // The next run of a session brings files of its own.
+    let why = open(json!({"image": true})).tell(&order(attached)).unwrap_err();
+    assert!(why.contains("my notes.md"), "{why}");
+}
+
+#[test]
+fn def_11_the_models_that_an_agent_offers_are_told() {
+    let models = json!({"id": "model", "category": "model", "type": "select", "currentValue": "a/one",
+        "options": [{"value": "a/one", "name": "One"}, {"group": "g", "name": "G", "options": [{"value": "b/two"}]}]});
+    let (_, said, _) =
+        opened_with(AcpProvider::any(), spec(), json!({"sessionId": "s1", "configOptions": [models]}));
+    let offer = |id: &str, name: &str| ModelOffer { id: id.to_owned(), name: name.to_owned() };
+    assert_eq!(said[0], Said::Models(vec![offer("a/one", "One"), offer("b/two", "b/two")]));
+    assert!(said.contains(&opened("s1")), "{said:?}");
 }

@@ -310,7 +310,12 @@ fn acp_06_deep_or_long_lines_do_no_harm() {
 fn acp_07_only_text_is_sent_and_messages_go_between_turns() {
     let mut talk = Talk::prompted();
     let from = subagent_model::Requester::from("me");
-    let steer = Order::Steer { number: subagent_model::MessageNumber(3), from, text: String::from("x") };
+    let steer = Order::Steer {
+        number: subagent_model::MessageNumber(3),
+        from,
+        text: String::from("x"),
+        attached: vec![],
+    };
     assert!(talk.tell(&steer).unwrap_err().contains("no word for a message into a turn"));
     assert!(talk.tell(&prompt("x")).unwrap_err().contains("one at a time"));
     assert!(!talk.codec.acknowledges(), "a prompt counts as taken once it is written");

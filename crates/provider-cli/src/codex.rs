@@ -61,7 +61,8 @@ impl Provider for Codex {
             system_prompt: SystemPromptUse::Override,
             effort: true,
             mcp_servers: true,
-            images: false,
+            images: true,
+            texts: true,
         }
     }
 

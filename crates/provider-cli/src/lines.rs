@@ -136,16 +136,19 @@ impl Codec for Lines {
             (Stage::Greeting | Stage::Opening { .. }, _) => return Err(String::from("it is not ready yet")),
         }
         let said = match order {
+            Order::Prompt { attached, .. } | Order::Steer { attached, .. } if !attached.is_empty() => {
+                return Err(String::from("its protocol has no place for files"));
+            }
             Order::Steer { .. } if !self.can.steer => {
                 return Err(String::from("it said that it takes no messages during a turn"));
             }
             Order::Interrupt if !self.can.interrupt => {
                 return Err(String::from("it said that its turns cannot be cancelled"));
             }
-            Order::Prompt { number, from, text } => {
+            Order::Prompt { number, from, text, .. } => {
                 ToChild::Prompt { number: *number, from: from.clone(), text: text.clone() }
             }
-            Order::Steer { number, from, text } => {
+            Order::Steer { number, from, text, .. } => {
                 ToChild::Steer { number: *number, from: from.clone(), text: text.clone() }
             }
             Order::Interrupt => ToChild::Interrupt,

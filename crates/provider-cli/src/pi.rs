@@ -63,7 +63,8 @@ impl Provider for Pi {
             system_prompt: SystemPromptUse::Override,
             effort: true,
             mcp_servers: false,
-            images: false,
+            images: true,
+            texts: true,
         }
     }
 

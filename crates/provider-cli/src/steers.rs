@@ -1,13 +1,17 @@
 //! Messages for an open turn, each until it has its last word. What cannot be given yet is held.
 
 use subagent_model::MessageNumber;
+use subagent_provider::Attached;
 
 /// The messages of one turn, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Steers {
     given: Vec<Given>,
-    held: Vec<(MessageNumber, String)>,
+    held: Vec<Held>,
 }
+
+/// A message that waits, with the files that go with it.
+type Held = (MessageNumber, String, Vec<Attached>);
 
 /// A message that was written to the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +24,7 @@ struct Given {
 impl Steers {
     /// A message has no last word.
     pub(crate) fn has(&self, number: MessageNumber) -> bool {
-        let held = self.held.iter().map(|(number, _)| *number);
+        let held = self.held.iter().map(|(number, ..)| *number);
         self.given.iter().map(|given| given.number).chain(held).any(|known| known == number)
     }
 
@@ -32,14 +36,14 @@ impl Steers {
     }
 
     /// A message waits until the turn can take it.
-    pub(crate) fn hold(&mut self, number: MessageNumber, text: String) {
-        self.held.push((number, text));
+    pub(crate) fn hold(&mut self, number: MessageNumber, text: String, attached: Vec<Attached>) {
+        self.held.push((number, text, attached));
     }
 
     /// What was held is written now.
-    pub(crate) fn release(&mut self) -> Vec<(MessageNumber, String)> {
+    pub(crate) fn release(&mut self) -> Vec<Held> {
         let held = std::mem::take(&mut self.held);
-        self.given.extend(held.iter().map(|(number, _)| Given { number: *number, accepted: false }));
+        self.given.extend(held.iter().map(|(number, ..)| Given { number: *number, accepted: false }));
         held
     }
 
@@ -93,7 +97,7 @@ impl Steers {
 
     /// Takes out everything, what is held included.
     pub(crate) fn take_all(&mut self) -> Vec<MessageNumber> {
-        let held = std::mem::take(&mut self.held).into_iter().map(|(number, _)| number);
+        let held = std::mem::take(&mut self.held).into_iter().map(|(number, ..)| number);
         std::mem::take(&mut self.given).into_iter().map(|given| given.number).chain(held).collect()
     }
 }

@@ -9,10 +9,12 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde_json::Value;
 use subagent_model::{
-    Answer, Ask, AttemptKey, AttemptNumber, BoundedText, Choice, ExitFacts, MessageNumber, RunNumber,
-    SpawnSpec, SubagentId, Subject,
+    Answer, Ask, Attachment, AttemptKey, AttemptNumber, BoundedText, Choice, ExitFacts, MessageNumber,
+    RunNumber, SpawnSpec, SubagentId, Subject,
 };
-use subagent_provider::{Codec, EndReason, Job, Launch, Order, ProcessEnd, ProcessLaunch, Provider, WasTold};
+use subagent_provider::{
+    Attached, Codec, EndReason, Job, Launch, Order, ProcessEnd, ProcessLaunch, Provider, WasTold,
+};
 
 pub(crate) fn job(provider: &str, session: Option<&str>, change: impl FnOnce(&mut SpawnSpec)) -> Job {
     let text = BoundedText::whole("x").unwrap();
@@ -50,11 +52,16 @@ pub(crate) fn process_end(code: Option<i32>, signal: Option<i32>, stderr: &str) 
 }
 
 pub(crate) fn prompt(text: &str) -> Order {
-    Order::Prompt { number: None, from: "user:1".into(), text: text.to_owned() }
+    Order::Prompt { number: None, from: "user:1".into(), text: text.to_owned(), attached: vec![] }
 }
 
 pub(crate) fn steer(number: u64) -> Order {
-    Order::Steer { number: MessageNumber(number), from: "user:1".into(), text: String::from("left") }
+    Order::Steer {
+        number: MessageNumber(number),
+        from: "user:1".into(),
+        text: String::from("left"),
+        attached: vec![],
+    }
 }
 
 pub(crate) fn answer(ask: &Ask, answer: Answer) -> Order {
@@ -73,9 +80,9 @@ pub(crate) fn orders(keys: Vec<&'static str>) -> impl Strategy<Value = Order> {
     ]);
     prop_oneof![
         4 => (proptest::option::of(number()), any::<String>())
-            .prop_map(|(number, text)| Order::Prompt { number, from: "user:1".into(), text }),
+            .prop_map(|(number, text)| Order::Prompt { number, from: "user:1".into(), text, attached: vec![] }),
         4 => (number(), any::<String>())
-            .prop_map(|(number, text)| Order::Steer { number, from: "subagent:2".into(), text }),
+            .prop_map(|(number, text)| Order::Steer { number, from: "subagent:2".into(), text, attached: vec![] }),
         2 => Just(Order::Interrupt),
         3 => (prop::sample::select(keys), answers).prop_map(move |(key, given)| {
             answer(&Ask { key: key.to_owned(), subject: subject.clone() }, given)
@@ -160,4 +167,28 @@ pub(crate) fn asked(codec: &mut dyn Codec, line: &Value) -> Ask {
 /// The lines that an order makes.
 pub(crate) fn told(codec: &mut dyn Codec, order: &Order) -> Vec<Value> {
     lines_of(&codec.tell(order).unwrap())
+}
+
+/// An image and a text.
+pub(crate) fn files() -> Vec<Attached> {
+    let file = |name: &str, media_type: &str, content: &[u8]| Attached {
+        about: Attachment {
+            name: name.to_owned(),
+            media_type: media_type.to_owned(),
+            bytes: content.len() as u64,
+            sha256: String::from("d"),
+        },
+        path: format!("/kept/{name}").into(),
+        content: content.into(),
+    };
+    vec![file("shot.png", "image/png", &[0, 1]), file("note.md", "text/markdown", b"Read me.\n")]
+}
+
+/// The order with these files.
+pub(crate) fn with_files(order: Order, files: Vec<Attached>) -> Order {
+    match order {
+        Order::Prompt { number, from, text, .. } => Order::Prompt { number, from, text, attached: files },
+        Order::Steer { number, from, text, .. } => Order::Steer { number, from, text, attached: files },
+        other => other,
+    }
 }

@@ -4,7 +4,7 @@
 
 use subagent_model::{Answer, Ask, ErrorInfo, Limit, MessageNumber, Requester, Timestamp, Usage};
 
-use crate::Job;
+use crate::{Attached, Job};
 
 /// What a child says.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,6 +174,8 @@ pub enum Order {
         from: Requester,
         /// The text.
         text: String,
+        /// Files that go with it.
+        attached: Vec<Attached>,
     },
     /// Take this into the current turn.
     Steer {
@@ -183,6 +185,8 @@ pub enum Order {
         from: Requester,
         /// The text.
         text: String,
+        /// Files that go with it.
+        attached: Vec<Attached>,
     },
     /// Cancel the current turn.
     Interrupt,

@@ -5,6 +5,7 @@
 //! adopted and stopped in the same way. Vendors live in the adapter crates; here are the port, the registry, the
 //! in-process provider and the scripted fake.
 
+mod attached;
 mod conversation;
 mod ended;
 mod in_process;
@@ -14,6 +15,7 @@ mod registry;
 mod scripted;
 mod verdict;
 
+pub use attached::{Attached, with_texts};
 pub use conversation::{
     Codec, Heard, Inner, InnerState, LastMessage, ModelOffer, Order, PlanState, PlanStep, Said, TurnEnd,
     WasTold,

@@ -52,7 +52,7 @@ fn world() -> World {
             retention: subagent_runtime::Retention::default(),
             hooks: subagent_runtime::hooks::Hooks::default(),
             agents: subagent_runtime::AgentFiles::default(),
-            models: std::collections::BTreeMap::new(),
+            models: BTreeMap::new(),
         };
         let registry = Registry::default().with(Exec).with(Scripted::default());
         let engine = Engine::start(config, store, registry, Some(pool)).await.unwrap();

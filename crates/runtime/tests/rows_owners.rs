@@ -521,6 +521,7 @@ async fn steer_a_message_to_an_owner_does_not_forge_a_receipt() {
     let child = ended_child(&world, parent, "say x").await;
     let steer = SteerRequest {
         message: String::from("hello"),
+        attachments: vec![],
         mode: SteerMode::Steer,
         idempotency_key: Some(format!("{child}.1.0")),
         wait_ms: Some(20_000),

@@ -180,9 +180,9 @@ impl<C: Codec + ?Sized> Talk<'_, C> {
                 let text = String::from_utf8_lossy(text).into_owned();
                 let from = Requester::from("user:1");
                 let order = match order {
-                    b'p' => Order::Prompt { number: None, from, text },
-                    b'm' => Order::Prompt { number: Some(number), from, text },
-                    b's' => Order::Steer { number, from, text },
+                    b'p' => Order::Prompt { number: None, from, text, attached: vec![] },
+                    b'm' => Order::Prompt { number: Some(number), from, text, attached: vec![] },
+                    b's' => Order::Steer { number, from, text, attached: vec![] },
                     b'i' => Order::Interrupt,
                     b'c' => Order::Close,
                     _ => return self.hear(step),

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use camino::Utf8PathBuf;
 use subagent_model::ErrorCode;
+use subagent_model::request::AttachRequest;
 
 use crate::fail::Failure;
 
@@ -28,6 +30,23 @@ pub(crate) fn file(path: &Path, what: &str) -> Result<String, Failure> {
         || Failure::new(ErrorCode::InvalidRequest, format!("cannot read the {what} from {}", path.display()));
     read.map_err(|error| cannot().because(error).hint("Name a readable file, or - for standard input."))?;
     String::from_utf8(bytes).map_err(|error| cannot().because(error).hint(format!("A {what} must be UTF-8.")))
+}
+
+/// Files that are to go with a prompt: named, and read by the daemon.
+pub(crate) fn attachments(paths: &[PathBuf]) -> Result<Vec<AttachRequest>, Failure> {
+    let one = |path: &PathBuf| {
+        let wrong = |why: String| {
+            Failure::new(ErrorCode::InvalidRequest, format!("--attach {}: {why}", path.display()))
+                .hint("Name a readable file: an image (PNG, JPEG, GIF, WebP) or a text.")
+        };
+        let full = std::path::absolute(path).map_err(|error| wrong(error.to_string()))?;
+        // Whatever is wrong with it otherwise is told by the daemon.
+        std::fs::metadata(&full).map_err(|error| wrong(error.to_string()))?;
+        let path =
+            Utf8PathBuf::from_path_buf(full).map_err(|_| wrong(String::from("the path is not UTF-8")))?;
+        Ok(AttachRequest { path: Some(path), ..AttachRequest::default() })
+    };
+    paths.iter().map(one).collect()
 }
 
 /// The variables of this process that are text.

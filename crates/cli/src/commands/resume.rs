@@ -1,5 +1,6 @@
 //! `subagent resume`: the next run of a subagent that has ended or is idle.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -57,6 +58,9 @@ pub(crate) struct ResumeArgs {
     /// Give the value of a variable that the spawn named with --env again, when the daemon that held it is gone
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
+    /// A file that goes with it: an image (PNG, JPEG, GIF, WebP) or a text, where the provider takes such. May be repeated
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
     /// Asking twice with the same key gives the same run
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -97,6 +101,7 @@ fn build(args: &ResumeArgs) -> Result<ResumeRequest, Failure> {
     let secret_env = given::named(&given::own_environment(), &args.env)?;
     Ok(ResumeRequest {
         prompt,
+        attachments: given::attachments(&args.attach)?,
         queue: args.queue,
         agent_type: args.agent_type.clone(),
         model: args.model.clone(),

@@ -1,5 +1,6 @@
 //! `subagent steer`: a message to a subagent, or the end of its current turn.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -51,6 +52,9 @@ pub(crate) struct SteerArgs {
     /// Return once it was delivered or returned, and at the latest after this time
     #[arg(long, value_name = "DURATION", value_parser = time::parse_positive)]
     wait: Option<Duration>,
+    /// A file that goes with it: an image (PNG, JPEG, GIF, WebP) or a text, where the provider takes such. May be repeated
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
     /// Sending twice with the same key sends one message
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -89,6 +93,7 @@ fn build(args: &SteerArgs) -> Result<SteerRequest, Failure> {
     };
     Ok(SteerRequest {
         message: message.unwrap_or_default(),
+        attachments: given::attachments(&args.attach)?,
         mode,
         // With a key of its own, a message whose receipt was lost can be sent again and arrives once.
         idempotency_key: Some(

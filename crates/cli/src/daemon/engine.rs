@@ -24,7 +24,7 @@ use crate::paths::Paths;
 pub(super) fn open_store(paths: &Paths) -> Result<SqliteStore, Failure> {
     let store = SqliteStore::open(&paths.data, &OpenOptions::default());
     let store = store.map_err(|error| store_failure(&error, paths))?;
-    for name in ["attempts", "volatile"] {
+    for name in ["attempts", "attachments", "volatile"] {
         let dir = paths.data.join(name);
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| {
             Failure::new(ErrorCode::StoreFailed, format!("cannot make {}", dir.display())).because(error)

@@ -47,7 +47,10 @@ pub fn born(id: SubagentId, at: Timestamp, first: &EventKind) -> Result<Subagent
         mail: crate::mailbox::Mailbox::default(),
         grants: vec![],
         last_request: RequestNumber(0),
-        run: Run::opened(RunNumber(1), spec.prompt.clone(), spec.budget, at),
+        run: Run {
+            attachments: spec.attachments.clone(),
+            ..Run::opened(RunNumber(1), spec.prompt.clone(), spec.budget, at)
+        },
         earlier: vec![],
     })
 }
@@ -130,7 +133,7 @@ impl Subagent {
 
     fn fold_wait(&mut self, at: Timestamp, kind: &EventKind) -> Result<(), Misfit> {
         match kind {
-            EventKind::Resumed { prompt, requester, message, key } => {
+            EventKind::Resumed { prompt, attachments, requester, message, key } => {
                 if !self.is_ended() {
                     return Err(Misfit);
                 }
@@ -145,6 +148,7 @@ impl Subagent {
                 }
                 self.mail.unpause();
                 let mut next = Run::opened(number, prompt.clone(), self.spec.budget, at);
+                next.attachments.clone_from(attachments);
                 next.key.clone_from(key);
                 next.woken_by_runtime = by_runtime;
                 let over = std::mem::replace(&mut self.run, next);

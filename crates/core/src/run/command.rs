@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use subagent_model::{
-    Answer, Answered, Ask, AttemptNumber, BoundedText, Budget, Cause, Conclusion, ErrorCode, ExitFacts,
-    Handle, Limit, MessageMode, MessageNumber, NodeId, Nudge, PolicyWord, ProcessIdentity, RequestNumber,
-    Requester, ReturnReason, RunNumber, SpawnSpec, Status, SubagentId, Timestamp, Usage, Written,
+    Answer, Answered, Ask, Attachment, AttemptNumber, BoundedText, Budget, Cause, Conclusion, ErrorCode,
+    ExitFacts, Handle, Limit, MessageMode, MessageNumber, NodeId, Nudge, PolicyWord, ProcessIdentity,
+    RequestNumber, Requester, ReturnReason, RunNumber, SpawnSpec, Status, SubagentId, Timestamp, Usage,
+    Written,
 };
 
 use crate::mailbox::MailRefusal;
@@ -192,6 +193,9 @@ pub enum Command {
     Resume {
         /// Its prompt.
         prompt: BoundedText,
+        /// Files that go with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
         /// Who asks, and gets the result.
         requester: Requester,
         /// Their key: asking again with it gives the same run.
@@ -215,6 +219,9 @@ pub enum Command {
         mode: MessageMode,
         /// Its text.
         text: String,
+        /// Files that go with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
         /// Take it as a follow-up where it cannot be steered.
         or_follow_up: bool,
         /// The sender's key: sending again with it gives the same message.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use subagent_model::{
-    ActivityOn, AttemptFacts, AttemptKey, AttemptNumber, BoundedText, Budget, Conclusion, ErrorInfo,
-    ExitFacts, Grant, Handle, Limit, Mark, MessageNumber, NodeId, Outcome, Posted, Quality, QueueReason,
-    RequestItem, RequestNumber, RequestState, Requester, RunNumber, SpawnSpec, Status, StopInfo, SubagentId,
-    Timestamp, Usage, WrapUp,
+    ActivityOn, Attachment, AttemptFacts, AttemptKey, AttemptNumber, BoundedText, Budget, Conclusion,
+    ErrorInfo, ExitFacts, Grant, Handle, Limit, Mark, MessageNumber, NodeId, Outcome, Posted, Quality,
+    QueueReason, RequestItem, RequestNumber, RequestState, Requester, RunNumber, SpawnSpec, Status, StopInfo,
+    SubagentId, Timestamp, Usage, WrapUp,
 };
 
 use crate::mailbox::Mailbox;
@@ -92,6 +92,9 @@ pub struct Run {
     pub number: RunNumber,
     /// Its prompt.
     pub prompt: BoundedText,
+    /// Files that go with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
     /// The requester's key of the resume that opened it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -420,6 +423,7 @@ impl Run {
         Self {
             number,
             prompt,
+            attachments: vec![],
             key: None,
             accepted_at: at,
             phase: Phase::Queued { since: at, reason: QueueReason::Capacity },

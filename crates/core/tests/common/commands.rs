@@ -123,7 +123,7 @@ pub fn session_gone() -> Command {
 }
 
 pub fn resume() -> Command {
-    Command::Resume { prompt: text("go on"), requester: owner(), key: None }
+    Command::Resume { prompt: text("go on"), attachments: vec![], requester: owner(), key: None }
 }
 
 pub fn receipt(run: u32) -> Command {
@@ -131,7 +131,14 @@ pub fn receipt(run: u32) -> Command {
 }
 
 pub fn post(mode: MessageMode, or_follow_up: bool) -> Command {
-    Command::Post { from: owner(), mode, text: "also the words".into(), or_follow_up, key: None }
+    Command::Post {
+        from: owner(),
+        mode,
+        text: "also the words".into(),
+        attachments: vec![],
+        or_follow_up,
+        key: None,
+    }
 }
 
 pub fn steer() -> Command {

@@ -129,7 +129,7 @@ fn of_lives() -> impl Strategy<Value = Command> {
         1 => (0_u32..2).prop_map(|unread| Command::ChildrenEnded { unread }),
         1 => attempts().prop_map(|attempt| Command::BackgroundEnded { attempt }),
         1 => (requesters(), any::<bool>()).prop_map(|(who, drop)| stop_by(&who.0, drop)),
-        2 => requesters().prop_map(|requester| Command::Resume { prompt: text("go on"), requester, key: None }),
+        2 => requesters().prop_map(|requester| Command::Resume { prompt: text("go on"), attachments: vec![], requester, key: None }),
     ]
 }
 
@@ -170,7 +170,7 @@ fn of_conversations() -> impl Strategy<Value = Command> {
         }),
         1 => attempts().prop_map(|attempt| Command::Nudge { attempt, nudge: Nudge::FinalAnswer, given: subagent_core::run::Given::Unsaid }),
         4 => (requesters(), modes, any::<bool>()).prop_map(|(from, mode, or_follow_up)| {
-            Command::Post { from, mode, text: "also the words".into(), or_follow_up, key: None }
+            Command::Post { from, mode, text: "also the words".into(), attachments: vec![], or_follow_up, key: None }
         }),
         3 => (attempts(), messages(), written)
             .prop_map(|(attempt, number, written)| Command::Settle { attempt, number, written }),

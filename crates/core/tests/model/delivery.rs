@@ -267,7 +267,7 @@ impl DeliveryWorld {
     fn resumed(&self) -> Self {
         let mut to = self.clone();
         let requester = self.requester(RUNS[1]);
-        to.tell(&Command::Resume { prompt: text("go on"), requester, key: None });
+        to.tell(&Command::Resume { prompt: text("go on"), attachments: vec![], requester, key: None });
         if self.is(Mutant::ResumeDropsTheDuty) {
             let mut record = (*to.record).clone();
             record.earlier[0].delivery = Delivery::NotOwed;

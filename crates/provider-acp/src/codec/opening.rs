@@ -2,7 +2,7 @@
 //! the agent turns out to lack ends the opening with the exact reason; nothing is left out in silence.
 
 use serde_json::Value;
-use subagent_model::{ErrorCode, ErrorInfo, McpTransport, SpawnSpec, SystemPromptMode};
+use subagent_model::{Attachment, ErrorCode, ErrorInfo, McpTransport, SpawnSpec, SystemPromptMode};
 use subagent_provider::{Heard, Said, TurnEnd};
 
 use super::bounds::{NAME_BYTES, cut, list, name};
@@ -25,6 +25,8 @@ pub(super) struct Announced {
     instructions: bool,
     instructions_instead: bool,
     http_servers: bool,
+    images: bool,
+    texts: bool,
     /// Ways to log in, for people.
     logins: Vec<String>,
     /// Its name and version, for people.
@@ -50,9 +52,23 @@ impl Announced {
             instructions: has(&session["systemPrompt"]),
             instructions_instead: has(&session["systemPrompt"]["mode"]["override"]),
             http_servers: can["mcpCapabilities"]["http"].as_bool() == Some(true),
+            images: can["promptCapabilities"]["image"].as_bool() == Some(true),
+            texts: can["promptCapabilities"]["embeddedContext"].as_bool() == Some(true),
             logins: logins.filter_map(|login| name(login.get("name").or_else(|| login.get("id")))).collect(),
             who,
         }
+    }
+
+    /// Why it does not take one of these files, in words.
+    pub(super) fn lacks_for<'a>(&self, files: impl IntoIterator<Item = &'a Attachment>) -> Option<String> {
+        files.into_iter().find_map(|file| {
+            let (what, word, can) = if file.is_image() {
+                ("images", "promptCapabilities.image", self.images)
+            } else {
+                ("texts beside the task", "promptCapabilities.embeddedContext", self.texts)
+            };
+            (!can).then(|| format!("takes no {what}, as {:?} is: it does not announce {word}", file.name))
+        })
     }
 
     fn continues(&self) -> bool {
@@ -165,6 +181,12 @@ impl Acp {
                 ));
             }
             _ => {}
+        }
+        // Of a session that goes on the task was given before.
+        if self.continues.is_none()
+            && let Some(lacking) = announced.lacks_for(&spec.attachments)
+        {
+            return Some(lacking);
         }
         let http =
             spec.setup.mcp_servers.iter().find(|server| matches!(server.via, McpTransport::Http { .. }));

@@ -138,11 +138,13 @@ fn orders() -> impl Strategy<Value = Order> {
             number: number.map(MessageNumber),
             from: from(),
             text,
+            attached: vec![],
         }),
         1 => number.prop_map(move |number| Order::Steer {
             number: MessageNumber(number),
             from: from(),
             text: String::new(),
+            attached: vec![],
         }),
         1 => Just(Order::Interrupt),
         2 => (1_u64..4, choices).prop_map(move |(key, choice)| {
@@ -181,7 +183,7 @@ fn memory_is_bounded_whatever_is_heard() {
         codec.hear(line.as_bytes());
     }
     let from = Requester::from("me");
-    codec.tell(&Order::Prompt { number: None, from, text: String::new() }).unwrap();
+    codec.tell(&Order::Prompt { number: None, from, text: String::new(), attached: vec![] }).unwrap();
     let long = "x".repeat(40_000);
     for at in 0..400 {
         let call = json!({"sessionUpdate": "tool_call", "toolCallId": at.to_string(), "title": long, "rawInput": long});

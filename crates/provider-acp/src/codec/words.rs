@@ -1,10 +1,13 @@
 //! What we say, as it stands on the wire.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
 use subagent_model::{McpServer, McpTransport, SystemPrompt, SystemPromptMode};
+use subagent_provider::Attached;
 
 /// The version of the protocol that is spoken here.
 pub(super) const VERSION: u64 = 1;
@@ -176,12 +179,64 @@ fn named(map: &BTreeMap<String, String>) -> Vec<Named<'_>> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Prompt<'a> {
     session_id: &'a str,
-    prompt: [Block<'a>; 1],
+    prompt: Vec<Part<'a>>,
+}
+
+/// A part of a prompt.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text {
+        text: &'a str,
+    },
+    #[serde(rename_all = "camelCase")]
+    Image {
+        data: String,
+        mime_type: &'a str,
+    },
+    Resource {
+        resource: Resource<'a>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource<'a> {
+    uri: String,
+    mime_type: &'a str,
+    text: Cow<'a, str>,
+}
+
+impl<'a> Part<'a> {
+    fn of(file: &'a Attached) -> Self {
+        let mime_type = &file.about.media_type;
+        if file.is_image() {
+            return Self::Image { data: file.base64(), mime_type };
+        }
+        let uri = format!("attachment:///{}", path_segment(&file.about.name));
+        Self::Resource { resource: Resource { uri, mime_type, text: file.text() } }
+    }
+}
+
+/// A name as a part of an address: RFC 3986, 3.3.
+fn path_segment(name: &str) -> String {
+    name.bytes().fold(String::with_capacity(name.len()), |mut out, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            byte => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+        out
+    })
 }
 
 impl<'a> Prompt<'a> {
-    pub(super) fn new(session_id: &'a str, text: &'a str) -> Self {
-        Self { session_id, prompt: [Block::text(text)] }
+    /// The files come before the text that speaks of them.
+    pub(super) fn new(session_id: &'a str, text: &'a str, attached: &'a [Attached]) -> Self {
+        let prompt = attached.iter().map(Part::of).chain([Part::Text { text }]).collect();
+        Self { session_id, prompt }
     }
 }
 

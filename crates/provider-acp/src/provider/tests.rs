@@ -96,7 +96,7 @@ fn prov_01_what_no_agent_can_do_over_this_protocol_is_not_stated() {
         assert!(can.interrupt && can.warm && can.adopt && can.approvals && can.model && can.mcp_servers);
         assert_eq!(can.steering, Steering::AtBoundary, "no word for a message into a turn");
         assert!(!can.turns && !can.tool_filter && !can.output_schema, "{}", provider.name());
-        assert!(!can.images, "acp_07: prompts are text");
+        assert!(can.images && can.texts, "acp_07: known once it has answered; what it lacks is refused then");
         assert_eq!(can.system_prompt, SystemPromptUse::Override, "possible, as the agent may announce");
         let (claude, codex) = (provider.name() == "claude-acp", provider.name() == "codex-acp");
         assert_eq!((can.usage, can.cost), (claude || codex, claude), "a limit must be able to act");

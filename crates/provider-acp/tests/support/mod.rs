@@ -269,11 +269,16 @@ impl Drop for Talk {
 }
 
 pub(crate) fn prompt(text: &str) -> Order {
-    Order::Prompt { number: None, from: Requester::from("me"), text: text.to_owned() }
+    Order::Prompt { number: None, from: Requester::from("me"), text: text.to_owned(), attached: vec![] }
 }
 
 pub(crate) fn message(number: u64, text: &str) -> Order {
-    Order::Prompt { number: Some(MessageNumber(number)), from: Requester::from("me"), text: text.to_owned() }
+    Order::Prompt {
+        number: Some(MessageNumber(number)),
+        from: Requester::from("me"),
+        text: text.to_owned(),
+        attached: vec![],
+    }
 }
 
 pub(crate) fn choice(choice: Choice) -> Answer {

@@ -6,7 +6,7 @@ mod speech;
 use std::collections::{BTreeMap, VecDeque};
 
 use subagent_model::text::cut_at_boundary;
-use subagent_provider::{Codec, Heard, Job, Order, Said, TurnEnd, WasTold, with_origin};
+use subagent_provider::{Attached, Codec, Heard, Job, Order, Said, TurnEnd, WasTold, with_origin};
 
 use super::asks::{self, Pending};
 use super::ends::{self, Fault};
@@ -284,9 +284,9 @@ impl Claude {
         }
     }
 
-    fn user(&mut self, kind: LineKind, text: &str) -> Vec<u8> {
+    fn user(&mut self, kind: LineKind, text: &str, attached: &[Attached]) -> Vec<u8> {
         let name = self.mail.name(kind);
-        orders::user(name, text, matches!(kind, LineKind::Steer(_)))
+        orders::user(name, text, attached, matches!(kind, LineKind::Steer(_)))
     }
 }
 
@@ -322,13 +322,13 @@ impl Codec for Claude {
             (Stage::Open, _) => {}
         }
         Ok(match order {
-            Order::Prompt { number: None, text, .. } => self.user(LineKind::Prompt, text),
+            Order::Prompt { number: None, text, attached, .. } => self.user(LineKind::Prompt, text, attached),
             // Its protocol has no field for who speaks, and takes each text for its user's.
-            Order::Prompt { number: Some(number), from, text } => {
-                self.user(LineKind::Message(*number), &with_origin(from, text))
+            Order::Prompt { number: Some(number), from, text, attached } => {
+                self.user(LineKind::Message(*number), &with_origin(from, text), attached)
             }
-            Order::Steer { number, from, text } => {
-                self.user(LineKind::Steer(*number), &with_origin(from, text))
+            Order::Steer { number, from, text, attached } => {
+                self.user(LineKind::Steer(*number), &with_origin(from, text), attached)
             }
             Order::Interrupt => {
                 self.interrupts = self.interrupts.wrapping_add(1);

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use subagent_provider::{Attached, with_texts};
 use uuid::Uuid;
 
 /// The name of our first request.
@@ -32,7 +33,28 @@ enum Line<'a> {
 #[derive(Serialize)]
 struct UserMessage<'a> {
     role: &'a str,
-    content: &'a str,
+    content: Content<'a>,
+}
+
+/// What is said: a text, or a text with what goes with it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Blocks(Vec<Block<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text { text: &'a str },
+    Image { source: Source<'a> },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: String },
 }
 
 #[derive(Serialize)]
@@ -96,10 +118,22 @@ pub(super) fn interrupt(n: u32) -> Vec<u8> {
 }
 
 /// A text for the model. A steer is taken at the next safe point of the open turn, anything else when its turn comes.
-pub(super) fn user(name: Uuid, text: &str, steer: bool) -> Vec<u8> {
+pub(super) fn user(name: Uuid, text: &str, attached: &[Attached], steer: bool) -> Vec<u8> {
+    let text = with_texts(text, attached);
+    let images = attached.iter().filter(|file| file.is_image()).map(|file| Block::Image {
+        source: Source::Base64 { media_type: &file.about.media_type, data: file.base64() },
+    });
+    // Images before the text that speaks of them.
+    let mut blocks: Vec<_> = images.collect();
+    let content = if blocks.is_empty() {
+        Content::Text(&text)
+    } else {
+        blocks.push(Block::Text { text: &text });
+        Content::Blocks(blocks)
+    };
     let line = Line::User {
         uuid: name,
-        message: UserMessage { role: "user", content: text },
+        message: UserMessage { role: "user", content },
         parent_tool_use_id: None,
         session_id: "",
         priority: steer.then_some("next"),

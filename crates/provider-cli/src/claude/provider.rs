@@ -37,7 +37,8 @@ impl Provider for ClaudeCode {
             system_prompt: SystemPromptUse::Override,
             effort: true,
             mcp_servers: true,
-            images: false,
+            images: true,
+            texts: true,
         }
     }
 

@@ -85,11 +85,16 @@ fn told(claude: &mut Claude, order: &Order) -> Value {
 }
 
 fn prompt(text: &str) -> Order {
-    Order::Prompt { number: None, from: Requester::from("me"), text: text.to_owned() }
+    Order::Prompt { number: None, from: Requester::from("me"), text: text.to_owned(), attached: vec![] }
 }
 
 fn steer(number: u64) -> Order {
-    Order::Steer { number: MessageNumber(number), from: Requester::from("me"), text: String::from("a\nb") }
+    Order::Steer {
+        number: MessageNumber(number),
+        from: Requester::from("me"),
+        text: String::from("a\nb"),
+        attached: vec![],
+    }
 }
 
 /// Writes a prompt, which it reads and begins with.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use subagent_model::MessageNumber;
-use subagent_provider::{Codec, Heard, Job, Order, Said, TurnEnd, WasTold};
+use subagent_provider::{Attached, Codec, Heard, Job, Order, Said, TurnEnd, WasTold, with_texts};
 
 use super::asks::Asks;
 use super::frames::{Frame, request};
@@ -72,8 +72,9 @@ struct Last {
 }
 
 impl AppServer {
-    fn prompt(&self, id: &str, thread: &str, text: &str) -> Vec<u8> {
-        let mut params = json!({ "threadId": thread, "input": input(text), "clientUserMessageId": id });
+    fn prompt(&self, id: &str, thread: &str, text: &str, attached: &[Attached]) -> Vec<u8> {
+        let input = input(text, attached);
+        let mut params = json!({ "threadId": thread, "input": input, "clientUserMessageId": id });
         if let Some(schema) = self.wish.as_ref().and_then(|wish| wish.schema.as_ref()) {
             params["outputSchema"] = schema.clone();
         }
@@ -127,17 +128,17 @@ impl Codec for AppServer {
             return Err(why.to_owned());
         };
         match order {
-            Order::Prompt { number, from, text } => {
+            Order::Prompt { number, from, text, attached } => {
                 if self.turn.is_some() {
                     return Err(String::from("its turn is not over"));
                 }
                 let id = self.prompts.next(*number);
                 let text = if number.is_some() { attributed(from, text) } else { text.clone() };
-                let prompt = self.prompt(&id, thread, &text);
+                let prompt = self.prompt(&id, thread, &text, attached);
                 self.turn = Some(Turn::begun(id));
                 Ok(prompt)
             }
-            Order::Steer { number, from, text } => {
+            Order::Steer { number, from, text, attached } => {
                 let turn = self.turn.as_mut().filter(|turn| turn.over.is_none());
                 let turn = turn.ok_or("its turn is over")?;
                 if turn.steers.has(*number) {
@@ -145,11 +146,11 @@ impl Codec for AppServer {
                 }
                 let text = attributed(from, text);
                 let Some(id) = turn.id.clone().filter(|_| turn.live) else {
-                    turn.steers.hold(*number, text);
+                    turn.steers.hold(*number, text, attached.clone());
                     return Ok(vec![]);
                 };
                 turn.steers.give(*number);
-                Ok(steer(thread, &id, *number, &text))
+                Ok(steer(thread, &id, *number, &text, attached))
             }
             Order::Interrupt => {
                 let turn = self.turn.as_mut().filter(|turn| turn.over.is_none());
@@ -228,16 +229,21 @@ impl AppServer {
     }
 }
 
-fn input(text: &str) -> Value {
-    json!([{ "type": "text", "text": text, "text_elements": [] }])
+/// Images are read by codex itself, from where they are kept.
+fn input(text: &str, attached: &[Attached]) -> Value {
+    let text = with_texts(text, attached);
+    let images = attached.iter().filter(|file| file.is_image());
+    let images = images.map(|file| json!({ "type": "localImage", "path": file.path }));
+    let text = json!({ "type": "text", "text": text, "text_elements": [] });
+    images.chain([text]).collect()
 }
 
-fn steer(thread: &str, turn: &str, number: MessageNumber, text: &str) -> Vec<u8> {
+fn steer(thread: &str, turn: &str, number: MessageNumber, text: &str, attached: &[Attached]) -> Vec<u8> {
     let id = ids::of_message(number);
     let params = json!({
         "threadId": thread,
         "expectedTurnId": turn,
-        "input": input(text),
+        "input": input(text, attached),
         "clientUserMessageId": id,
     });
     request(&id, "turn/steer", &params)

@@ -45,7 +45,12 @@ fn told(lines: &mut Lines, order: &Order) -> serde_json::Value {
 }
 
 fn steer(number: u64) -> Order {
-    Order::Steer { number: MessageNumber(number), from: Requester::from("me"), text: String::from("a\nb") }
+    Order::Steer {
+        number: MessageNumber(number),
+        from: Requester::from("me"),
+        text: String::from("a\nb"),
+        attached: vec![],
+    }
 }
 
 #[test]
@@ -185,7 +190,8 @@ fn steer_10_a_child_is_told_only_what_it_can_take() {
     let mut plain = opened(r#"{"type":"hello","version":1}"#);
     assert!(plain.tell(&steer(5)).is_err() && plain.tell(&Order::Interrupt).is_err());
     let from = Requester::from("me");
-    let prompt = Order::Prompt { number: None, from: from.clone(), text: String::from("x") };
+    let prompt =
+        Order::Prompt { number: None, from: from.clone(), text: String::from("x"), attached: vec![] };
     let expected = serde_json::json!({"type": "prompt", "from": "me", "text": "x"});
     assert_eq!(told(&mut plain, &prompt), expected);
     assert!(!plain.acknowledges());
@@ -244,8 +250,13 @@ fn orders() -> impl Strategy<Value = Order> {
     let question = Subject::Question { text: String::from("?"), choices: vec![] };
     prop_oneof![
         (proptest::option::of(number.clone()), from.clone(), any::<String>())
-            .prop_map(|(number, from, text)| Order::Prompt { number, from, text }),
-        (number, from, any::<String>()).prop_map(|(number, from, text)| Order::Steer { number, from, text }),
+            .prop_map(|(number, from, text)| Order::Prompt { number, from, text, attached: vec![] }),
+        (number, from, any::<String>()).prop_map(|(number, from, text)| Order::Steer {
+            number,
+            from,
+            text,
+            attached: vec![]
+        }),
         Just(Order::Interrupt),
         (any::<String>(), any::<String>()).prop_map(move |(key, text)| Order::Answer {
             ask: Box::new(Ask { key: key.clone(), subject: question.clone() }),

@@ -7,7 +7,7 @@
 mod hearing;
 
 use serde_json::Value;
-use subagent_provider::{Codec, Heard, Job, Order, Said, WasTold};
+use subagent_provider::{Attached, Codec, Heard, Job, Order, Said, WasTold};
 
 use super::dialogs::Dialogs;
 use super::spending::Spending;
@@ -34,6 +34,8 @@ pub struct Rpc {
     dialogs: Dialogs,
     /// It was found to be open, and that was not said yet.
     unsaid: bool,
+    /// Its model is known to take no images: pi would leave them out in silence.
+    blind: bool,
     noise: u8,
 }
 
@@ -94,17 +96,22 @@ impl Codec for Rpc {
             return Err(why.to_owned());
         }
         match order {
-            Order::Prompt { number, from, text } => {
+            Order::Prompt { attached, .. } | Order::Steer { attached, .. }
+                if self.blind && attached.iter().any(Attached::is_image) =>
+            {
+                Err(String::from("its model takes no images, and pi would leave them out"))
+            }
+            Order::Prompt { number, from, text, attached } => {
                 if self.turn.is_some() {
                     return Err(String::from("its turn is not over"));
                 }
                 let id = self.prompts.next(*number);
                 let text = if number.is_some() { attributed(from, text) } else { text.clone() };
-                let prompt = message(&id, "prompt", &text);
+                let prompt = message(&id, "prompt", &text, attached);
                 self.turn = Some(Turn::begun(id));
                 Ok(prompt)
             }
-            Order::Steer { number, from, text } => {
+            Order::Steer { number, from, text, attached } => {
                 let turn = self.turn.as_mut().filter(|turn| turn.settled.is_none());
                 let turn = turn.ok_or("its turn is over")?;
                 if turn.steers.has(*number) {
@@ -112,11 +119,11 @@ impl Codec for Rpc {
                 }
                 let text = attributed(from, text);
                 if !turn.accepted {
-                    turn.steers.hold(*number, text);
+                    turn.steers.hold(*number, text, attached.clone());
                     return Ok(vec![]);
                 }
                 turn.steers.give(*number);
-                Ok(message(&ids::of_message(*number), "steer", &text))
+                Ok(message(&ids::of_message(*number), "steer", &text, attached))
             }
             Order::Interrupt => {
                 let turn = self.turn.as_mut().filter(|turn| turn.settled.is_none());

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_model::Usage;
+use subagent_provider::{Attached, with_texts};
 
 use crate::bounds::line;
 
@@ -12,8 +13,16 @@ pub(super) fn command(id: &str, kind: &str) -> Vec<u8> {
 }
 
 /// A command of ours that says something.
-pub(super) fn message(id: &str, kind: &str, text: &str) -> Vec<u8> {
-    line(&json!({ "id": id, "type": kind, "message": text }))
+pub(super) fn message(id: &str, kind: &str, text: &str, attached: &[Attached]) -> Vec<u8> {
+    let mut said = json!({ "id": id, "type": kind, "message": with_texts(text, attached) });
+    let images = attached.iter().filter(|file| file.is_image());
+    let images: Vec<_> = images
+        .map(|file| json!({ "type": "image", "data": file.base64(), "mimeType": file.about.media_type }))
+        .collect();
+    if !images.is_empty() {
+        said["images"] = images.into();
+    }
+    line(&said)
 }
 
 /// The answer to a command.

@@ -13,7 +13,8 @@ pub(super) async fn play(fake: Scripted, begin: Begin, context: TaskContext) -> 
     let (say, mut said) = mpsc::unbounded_channel();
     let from = Requester::from("runtime");
     // It holds the other end, so that this cannot fail.
-    let _ = tell.send(Order::Prompt { number: None, from, text: context.prompt.to_string() });
+    let _ =
+        tell.send(Order::Prompt { number: None, from, text: context.prompt.to_string(), attached: vec![] });
     let mut last = LastMessage::default();
     let listen = async {
         let mut end = None;

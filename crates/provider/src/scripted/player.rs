@@ -12,7 +12,7 @@ use subagent_model::{
 use super::Scripted;
 use super::script::{self, Manner, Step};
 use super::world::{Begin, Told, ToldKind};
-use crate::{Link, Order, Said, TaskContext, TurnEnd};
+use crate::{Attached, Link, Order, Said, TaskContext, TurnEnd};
 
 /// Why the steps of a script are left before their end.
 enum Leave {
@@ -29,6 +29,7 @@ struct Message {
     number: Option<MessageNumber>,
     from: Requester,
     text: String,
+    attached: Vec<Attached>,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a matter of its own, and none excludes another")]
@@ -125,8 +126,8 @@ impl Player {
     }
 
     async fn work(&mut self, prompt: Message) -> Played {
-        let Message { number, from, text } = prompt;
-        self.remember(ToldKind::Prompt, number, Some(from), &text);
+        let Message { number, from, text, attached } = prompt;
+        self.keep(Told { attached, ..self.told(ToldKind::Prompt, number, Some(from), &text) });
         if let Some(number) = number {
             self.say(Said::Took(number));
         }
@@ -292,9 +293,11 @@ impl Player {
             () = self.context.cancelled.cancelled(), if !self.stubborn => return Err(Leave::Child),
         };
         match order {
-            Order::Prompt { number, from, text } => self.prompts.push_back(Message { number, from, text }),
-            Order::Steer { number, from, text } => {
-                let message = Message { number: Some(number), from, text };
+            Order::Prompt { number, from, text, attached } => {
+                self.prompts.push_back(Message { number, from, text, attached });
+            }
+            Order::Steer { number, from, text, attached } => {
+                let message = Message { number: Some(number), from, text, attached };
                 match self.manner {
                     Manner::Ignore => {}
                     Manner::Take if !self.in_turn => self.say(Said::Declined(number)),
@@ -335,7 +338,8 @@ impl Player {
     }
 
     fn take(&mut self, message: Message) {
-        self.remember(ToldKind::Steer, message.number, Some(message.from.clone()), &message.text);
+        let told = self.told(ToldKind::Steer, message.number, Some(message.from.clone()), &message.text);
+        self.keep(Told { attached: message.attached.clone(), ..told });
         if let Some(number) = message.number {
             self.say(Said::Took(number));
         }
@@ -395,7 +399,20 @@ impl Player {
     }
 
     fn remember(&self, kind: ToldKind, number: Option<MessageNumber>, from: Option<Requester>, text: &str) {
-        let told = Told { key: self.context.key, kind, number, from, text: text.to_owned() };
+        self.keep(self.told(kind, number, from, text));
+    }
+
+    fn told(
+        &self,
+        kind: ToldKind,
+        number: Option<MessageNumber>,
+        from: Option<Requester>,
+        text: &str,
+    ) -> Told {
+        Told { key: self.context.key, kind, number, from, text: text.to_owned(), attached: vec![] }
+    }
+
+    fn keep(&self, told: Told) {
         self.fake.world().told.push(told);
     }
 

@@ -73,12 +73,22 @@ impl Child {
     }
 
     fn prompt(&self, text: &str) {
-        self.tell(Order::Prompt { number: None, from: Requester::from("me"), text: text.to_owned() });
+        self.tell(Order::Prompt {
+            number: None,
+            from: Requester::from("me"),
+            text: text.to_owned(),
+            attached: vec![],
+        });
     }
 
     fn steer(&self, number: u64, text: &str) {
         let from = Requester::from("user:7");
-        self.tell(Order::Steer { number: MessageNumber(number), from, text: text.to_owned() });
+        self.tell(Order::Steer {
+            number: MessageNumber(number),
+            from,
+            text: text.to_owned(),
+            attached: vec![],
+        });
     }
 
     async fn next(&mut self) -> Said {
@@ -201,7 +211,12 @@ async fn an_interrupt_cancels_the_turn_keeps_the_session_and_gives_back_what_it_
     assert_eq!(child.turn().await, expected);
     child.tell(Order::Interrupt);
     let from = Requester::from("me");
-    child.tell(Order::Prompt { number: Some(MessageNumber(2)), from, text: String::from("say on") });
+    child.tell(Order::Prompt {
+        number: Some(MessageNumber(2)),
+        from,
+        text: String::from("say on"),
+        attached: vec![],
+    });
     let on = [Said::Took(MessageNumber(2)), message("on"), finished("on")];
     assert_eq!(child.turn().await, on, "an interrupt without a turn is none");
 }

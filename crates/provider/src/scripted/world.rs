@@ -6,7 +6,7 @@ use std::fmt;
 use subagent_model::{AttemptKey, MessageNumber, Requester};
 
 use super::gate::Gate;
-use crate::{Job, TaskContext};
+use crate::{Attached, Job, TaskContext};
 
 /// One thing that a child was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Told {
     pub from: Option<Requester>,
     /// The text, or the word of an answer.
     pub text: String,
+    /// Files that came with it.
+    pub attached: Vec<Attached>,
 }
 
 /// What kind of thing a child was told.

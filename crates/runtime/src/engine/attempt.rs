@@ -16,16 +16,17 @@ use futures_util::FutureExt;
 use subagent_core::run::{Command, Refusal, Subagent};
 use subagent_model::process::{StartFailure, StartStage};
 use subagent_model::{
-    AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Mark, Outcome, Problem, RunNumber, Timestamp,
+    Attachment, AttemptKey, ErrorCode, ErrorInfo, ExitFacts, Mark, Outcome, Problem, RunNumber, Timestamp,
 };
 use subagent_process::{ExitRecord, ExitWait, Shim, Started};
-use subagent_provider::{Job, Provider, Verdict};
+use subagent_provider::{Attached, Job, Provider, Verdict};
 use subagent_store::{Content, ContentKind, Store};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
+use super::attachments;
 use super::output::{self, End};
 use super::tasks::Follow;
 use super::writer::{Act, ActError, Message};
@@ -151,6 +152,17 @@ impl Attempt {
             .map_err(|error| Problem::new(error.code(), error.to_string()))?
             .ok_or_else(|| Problem::new(ErrorCode::DamagedRecord, "the whole prompt is not in the store"))?;
         Ok(Arc::from(String::from_utf8_lossy(&part.bytes)))
+    }
+
+    /// Files that go with a prompt or message, with their content: read on a thread of its own.
+    pub(crate) async fn attached(&self, files: &[Attachment]) -> Result<Vec<Attached>, Problem> {
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
+        let dir = self.inner.paths.attachments_of(self.state.id, self.state.spec.durable);
+        let files = files.to_vec();
+        let read = tokio::task::spawn_blocking(move || attachments::load(&dir, &files));
+        read.await.map_err(|error| Problem::new(ErrorCode::Panicked, error.to_string()))?
     }
 
     pub(crate) fn lease(&self) -> Duration {

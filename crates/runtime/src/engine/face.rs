@@ -1,5 +1,6 @@
 //! The engine's answers: checks of requests, reads, waits. Reads never pass the writer.
 
+mod attaching;
 mod authority;
 mod ceiling;
 mod deliveries;
@@ -102,7 +103,7 @@ impl Runtime for Engine {
     async fn spawn(&self, caller: &Caller, request: SpawnRequest) -> Result<SpawnReply, Problem> {
         let wait = request.wait_ms.map(Duration::from_millis);
         let prepared = self.prepare(caller, request).await;
-        let Prepared { spawn, secrets, notes } =
+        let Prepared { spawn, secrets, notes, kept } =
             prepared.map_err(|refusal| self.inner.refusals.note(refusal))?;
         let id = spawn.id;
         if !secrets.is_empty() {
@@ -116,7 +117,9 @@ impl Runtime for Engine {
             Ok(spawned) => spawned,
             Err(refusal) => {
                 // After a time-out it may still be accepted, and needs them then.
-                if refusal.code != ErrorCode::Timeout {
+                if refusal.code == ErrorCode::Timeout {
+                    kept.stay();
+                } else {
                     self.inner.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
                 }
                 return Err(self.inner.refusals.note(refusal));
@@ -132,6 +135,7 @@ impl Runtime for Engine {
             let waited = self.wait(caller, spawned.state.id, options).await?;
             return Ok(SpawnReply { record: waited.record, ended: waited.ended, existing: true, notes });
         }
+        kept.stay();
         if let Some((wait, ended)) = ended {
             let _lent = self.lend(caller, &spawned.state);
             if let Ok(Ok(state)) = tokio::time::timeout(wait.min(LONGEST_WAIT), ended).await {

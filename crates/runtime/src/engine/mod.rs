@@ -2,6 +2,7 @@
 
 mod activity;
 mod agents;
+mod attachments;
 mod attempt;
 mod batch;
 mod book;

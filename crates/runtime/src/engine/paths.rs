@@ -4,22 +4,28 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use subagent_core::run::Subagent;
-use subagent_model::AttemptKey;
+use subagent_model::{AttemptKey, SubagentId};
 
 /// The layout below the data directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
     attempts: PathBuf,
+    attachments: PathBuf,
     volatile: PathBuf,
 }
 
 impl Paths {
     pub(crate) fn new(data_dir: &Path) -> Self {
-        Self { attempts: data_dir.join("attempts"), volatile: data_dir.join("volatile") }
+        Self {
+            attempts: data_dir.join("attempts"),
+            attachments: data_dir.join("attachments"),
+            volatile: data_dir.join("volatile"),
+        }
     }
 
     pub(crate) fn make(&self) -> io::Result<()> {
         std::fs::create_dir_all(&self.attempts)?;
+        std::fs::create_dir_all(&self.attachments)?;
         std::fs::create_dir_all(&self.volatile)
     }
 
@@ -31,6 +37,16 @@ impl Paths {
 
     pub(crate) fn attempt_of(&self, state: &Subagent, key: AttemptKey) -> PathBuf {
         self.attempt(key, state.spec.durable)
+    }
+
+    /// Where the files lie that go with the prompts and messages of a subagent.
+    pub(crate) fn attachments_of(&self, id: SubagentId, durable: bool) -> PathBuf {
+        if durable { &self.attachments } else { &self.volatile }.join(id.to_string())
+    }
+
+    /// Directories of the files of durable subagents.
+    pub(crate) fn attachments(&self) -> &Path {
+        &self.attachments
     }
 
     /// Directories of durable runs.

@@ -99,7 +99,7 @@ impl Samples {
     /// The next run, asked for by `requester`.
     pub fn resume(requester: &Requester) -> Command {
         let prompt = BoundedText::whole("go on").unwrap();
-        Command::Resume { prompt, requester: requester.clone(), key: None }
+        Command::Resume { prompt, attachments: vec![], requester: requester.clone(), key: None }
     }
 
     /// The end of an attempt with this outcome.
@@ -170,6 +170,7 @@ fn handle(number: u64) -> String {
 fn spec() -> SpawnSpec {
     SpawnSpec {
         prompt: BoundedText::whole("Find out why the build is slow, and say so in one sentence.").unwrap(),
+        attachments: vec![],
         description: Some(String::from("slow build")),
         provider: String::from("exec"),
         agent_type: String::from("exec"),

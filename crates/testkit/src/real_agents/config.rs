@@ -124,7 +124,7 @@ enabled = false
 
 fn pi_models(url: &str) -> Value {
     json!({"providers": {"fake": {"baseUrl": format!("{url}/v1"), "api": "openai-completions", "apiKey": "dummy",
-        "models": [{"id": MODEL}]}}})
+        "models": [{"id": MODEL, "input": ["text", "image"]}]}}})
 }
 
 fn gemini() -> Value {

@@ -6,7 +6,7 @@ use subagent_testkit::home::kill;
 use subagent_testkit::model_server::{Answer, Piece, Reply, Request};
 use subagent_testkit::{Agent, until};
 
-use crate::world::{World, asks, is_acp};
+use crate::world::{World, asks, is_acp, takes_texts};
 
 /// Fields that a record has where its provider reports what is needed for them.
 const REPORTED: &[&str] = &["usage", "run_usage"];
@@ -96,6 +96,43 @@ pub(crate) fn a_tool(agent: Agent) {
     assert!(entries.iter().any(|entry| entry["type"] == "tool"), "{entries:#?}");
     assert!(entries.iter().any(|entry| entry["type"] == "tool_result"), "{entries:#?}");
 }
+
+/// A picture and a text reach the model; what an agent does not take is refused before anything is sent.
+pub(crate) fn files(agent: Agent) {
+    let world = World::new(agent);
+    let (picture, text) = (world.file("shot.png"), world.file("notes.md"));
+    std::fs::write(&picture, PICTURE).unwrap();
+    std::fs::write(&text, "The word is xyzzy-42.\n").unwrap();
+    let picture = ["--attach", picture.to_str().unwrap()];
+    let text = ["--attach", text.to_str().unwrap()];
+    let asked = || -> Vec<_> {
+        world.model.requests().into_iter().filter(|request| request.conversation.is_some()).collect()
+    };
+    if !takes_texts(agent) {
+        let record = world.run(&[picture, text].concat(), "look at it [[say:seen]]");
+        assert_eq!(record["error"]["code"], "not_capable", "acp_07: {record:#}");
+        assert!(asked().is_empty(), "nothing was sent");
+    }
+    let flags = if takes_texts(agent) { [picture, text].concat() } else { picture.to_vec() };
+    let record = world.run(&flags, "look at it [[say:seen]]");
+    assert!(world.good(&record).contains("seen"));
+    let body = asked().iter().map(|request| request.body.to_string()).collect::<String>();
+    // Some make it anew first, so only what it begins with is known.
+    assert!(body.contains("iVBORw0KGgo") && body.contains("image/png"), "the picture: {body:.4000}");
+    assert_eq!(body.contains("xyzzy-42"), takes_texts(agent), "the text: {body:.4000}");
+    let entries = world.transcript(record["handle"].as_str().unwrap());
+    let prompt = entries.iter().find(|entry| entry["type"] == "prompt").unwrap();
+    assert_eq!(prompt["attached"][0]["name"], "shot.png", "{prompt:#}");
+}
+
+/// One point, red.
+const PICTURE: &[u8] = &[
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00,
+    0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x06, 0x00, 0x00, 0x00, 0x1f, 0x15, 0xc4, 0x89, 0x00,
+    0x00, 0x00, 0x0d, 0x49, 0x44, 0x41, 0x54, 0x78, 0xda, 0x63, 0x64, 0xf8, 0xcf, 0x50, 0x0f, 0x00, 0x03,
+    0x86, 0x01, 0x80, 0x5a, 0x34, 0x7d, 0x6b, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42,
+    0x60, 0x82,
+];
 
 /// What it asks for waits for an answer; a no is a no, and the agent goes on.
 pub(crate) fn an_approval(agent: Agent) {

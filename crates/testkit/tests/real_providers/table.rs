@@ -17,6 +17,10 @@ macro_rules! agent {
                 crate::cases::a_tool(AGENT);
             }
             #[test]
+            fn files_reach_its_model_or_are_refused() {
+                crate::cases::files(AGENT);
+            }
+            #[test]
             fn an_approval_is_waited_for() {
                 crate::cases::an_approval(AGENT);
             }

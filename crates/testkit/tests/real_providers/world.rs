@@ -155,6 +155,11 @@ pub(crate) fn is_acp(agent: Agent) -> bool {
     !matches!(agent, Agent::Claude | Agent::Codex | Agent::Pi)
 }
 
+/// Takes texts beside the task; pi-acp announces images only.
+pub(crate) fn takes_texts(agent: Agent) -> bool {
+    agent != Agent::PiAcp
+}
+
 /// Asks before it acts. pi does as it is told; codex-acp, opencode and qwen ask nobody in the configuration of these tests.
 pub(crate) fn asks(agent: Agent) -> bool {
     matches!(agent, Agent::Claude | Agent::Codex | Agent::ClaudeAcp | Agent::Gemini)

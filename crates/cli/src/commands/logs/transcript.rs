@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use subagent_model::{SubagentId, Timestamp, TranscriptEntry, What};
+use subagent_model::{Attachment, SubagentId, Timestamp, TranscriptEntry, What};
 use subagent_runtime::Runtime;
 
 use crate::console::Console;
@@ -57,11 +57,19 @@ pub(super) async fn print(
     Ok(true)
 }
 
+/// A text with the names of the files that came with it.
+fn with(text: &str, attached: &[Attachment]) -> String {
+    let name = |file: &Attachment| format!("[{}, {}, {} bytes]", file.name, file.media_type, file.bytes);
+    std::iter::once(text.to_owned()).chain(attached.iter().map(name)).collect::<Vec<_>>().join("\n")
+}
+
 /// An entry as people read it. None for what only programs care about.
 fn lines_of(entry: &TranscriptEntry) -> Option<String> {
     let (label, body) = match &entry.what {
-        What::Prompt { from, text, .. } => (format!("prompt from {from}"), text.clone()),
-        What::Steer { from, text, number } => (format!("message {number} from {from}"), text.clone()),
+        What::Prompt { from, text, attached, .. } => (format!("prompt from {from}"), with(text, attached)),
+        What::Steer { from, text, number, attached } => {
+            (format!("message {number} from {from}"), with(text, attached))
+        }
         What::Interrupt => (String::from("interrupted"), String::new()),
         What::Answer { key, answer, .. } => {
             (format!("answer to {}", text::line(key)), format!("{answer:?}").to_lowercase())

@@ -104,6 +104,9 @@ pub(crate) struct RunArgs {
     /// Read the prompt from a file, or from standard input with -
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     prompt_file: Option<PathBuf>,
+    /// A file that goes with it: an image (PNG, JPEG, GIF, WebP) or a text, where the provider takes such. May be repeated
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
     /// Asking twice with the same key gives the same subagent
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,

@@ -68,6 +68,7 @@ pub(super) fn build(args: &RunArgs) -> Result<SpawnRequest, Failure> {
         setup: args.setup.setup()?,
         provider: provider(args)?,
         prompt: prompt(args)?,
+        attachments: given::attachments(&args.attach)?,
         description: args.description.clone(),
         agent_type: args.agent_type.clone(),
         model: args.model.clone(),

@@ -1,8 +1,8 @@
 //! Messages: what is accepted when, what is handed over when, and what comes back.
 
 use subagent_model::{
-    ActivityOn, AttemptNumber, Cause, EventKind, MessageMode, MessageNumber, Requester, ReturnReason,
-    Steering, Written,
+    ActivityOn, Attachment, AttemptNumber, Cause, EventKind, MessageMode, MessageNumber, Requester,
+    ReturnReason, Steering, Written,
 };
 
 use super::super::command::{NotResumable, Refusal};
@@ -16,18 +16,18 @@ impl Table<'_> {
         &self,
         from: &Requester,
         mode: MessageMode,
-        text: &str,
+        (text, attachments): (&str, &[Attachment]),
         or_follow_up: bool,
         key: Option<&str>,
     ) -> Decision {
-        let Some(key) = key else { return self.post(from, mode, text, or_follow_up) };
-        if self.state.mail.find_by_key(from, key).is_some() {
+        if key.is_some_and(|key| self.state.mail.find_by_key(from, key).is_some()) {
             return Ok(vec![]);
         }
         let mut facts = self.post(from, mode, text, or_follow_up)?;
         for fact in &mut facts {
             if let EventKind::MessagePosted { message } = fact {
-                message.key = Some(key.to_owned());
+                message.key = key.map(str::to_owned);
+                message.attachments = attachments.to_vec();
             }
         }
         Ok(facts)

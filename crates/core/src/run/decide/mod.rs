@@ -74,11 +74,13 @@ pub fn decide(state: &Subagent, command: &Command, now: Timestamp) -> Decision {
         Command::SessionGone { attempt, reason, exit } => table.session_gone(*attempt, reason, *exit),
         Command::Stop { actor, cause, drop_follow_ups } => Ok(table.stop(actor, *cause, *drop_follow_ups)),
         Command::Unpark => table.unpark(),
-        Command::Resume { prompt, requester, key } => table.resume(prompt, requester, key.as_ref()),
+        Command::Resume { prompt, attachments, requester, key } => {
+            table.resume(prompt, attachments, requester, key.as_ref())
+        }
         Command::NextRun { prompt } => table.next_run(prompt),
         Command::ReturnFollowUps { reason } => Ok(table.return_follow_ups(*reason)),
-        Command::Post { from, mode, text, or_follow_up, key } => {
-            table.post_once(from, *mode, text, *or_follow_up, key.as_deref())
+        Command::Post { from, mode, text, attachments, or_follow_up, key } => {
+            table.post_once(from, *mode, (text, attachments), *or_follow_up, key.as_deref())
         }
         Command::Settle { attempt, number, written } => table.settle(*attempt, *number, *written),
         Command::Withdraw { number } => Ok(table.withdraw(*number)),

@@ -1,6 +1,6 @@
 //! The next run of a subagent: by a resume, or by a follow-up that waited. One path for both.
 
-use subagent_model::{BoundedText, EventKind, QueueReason, Requester, ReturnReason};
+use subagent_model::{Attachment, BoundedText, EventKind, QueueReason, Requester, ReturnReason};
 
 use super::super::command::{NotResumable, Refusal};
 use super::super::state::Subagent;
@@ -10,6 +10,7 @@ impl Table<'_> {
     pub(super) fn resume(
         &self,
         prompt: &BoundedText,
+        attachments: &[Attachment],
         requester: &Requester,
         key: Option<&String>,
     ) -> Decision {
@@ -23,6 +24,7 @@ impl Table<'_> {
         Ok(vec![
             EventKind::Resumed {
                 prompt: prompt.clone(),
+                attachments: attachments.to_vec(),
                 requester: requester.clone(),
                 message: None,
                 key: key.cloned(),
@@ -40,6 +42,7 @@ impl Table<'_> {
         Ok(vec![
             EventKind::Resumed {
                 prompt: prompt.clone(),
+                attachments: next.attachments.clone(),
                 // A message of the runtime is part of what was asked before.
                 requester: if next.from.as_str() == super::super::RUNTIME {
                     self.state.requester.clone()

@@ -212,7 +212,8 @@ fn prov_01_what_it_would_ignore_or_misread_is_refused_before_anything_starts() {
             && can.interrupt
             && can.approvals
             && can.output_schema
-            && !can.images
+            && can.images
+            && can.texts
     );
     assert_eq!(can.system_prompt, SystemPromptUse::Override);
 }

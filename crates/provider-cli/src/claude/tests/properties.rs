@@ -18,9 +18,9 @@ fn names() -> Vec<String> {
         for number in 0..3 {
             let (from, text, number) = (Requester::from("me"), String::new(), MessageNumber(number));
             let order = match kind {
-                0 => Order::Prompt { number: None, from, text },
-                1 => Order::Prompt { number: Some(number), from, text },
-                _ => Order::Steer { number, from, text },
+                0 => Order::Prompt { number: None, from, text, attached: vec![] },
+                1 => Order::Prompt { number: Some(number), from, text, attached: vec![] },
+                _ => Order::Steer { number, from, text, attached: vec![] },
             };
             let line: serde_json::Value = serde_json::from_slice(&claude.tell(&order).unwrap()).unwrap();
             names.push(line["uuid"].as_str().unwrap().to_owned());
@@ -106,8 +106,8 @@ fn orders() -> impl Strategy<Value = Order> {
     ]);
     prop_oneof![
         3 => (proptest::option::of(number.clone()), from.clone(), any::<String>())
-            .prop_map(|(number, from, text)| Order::Prompt { number, from, text }),
-        3 => (number, from, any::<String>()).prop_map(|(number, from, text)| Order::Steer { number, from, text }),
+            .prop_map(|(number, from, text)| Order::Prompt { number, from, text, attached: vec![] }),
+        3 => (number, from, any::<String>()).prop_map(|(number, from, text)| Order::Steer { number, from, text, attached: vec![] }),
         1 => Just(Order::Interrupt),
         3 => (prop::sample::select(vec!["k", "unknown"]), subjects(), answers, proptest::option::of(any::<String>()))
             .prop_map(|(key, subject, answer, reason)| Order::Answer {

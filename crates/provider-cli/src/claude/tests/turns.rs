@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use subagent_model::{MessageNumber, Usage};
 use subagent_provider::{Codec, Inner, InnerState, Order, Said, TurnEnd, WasTold};
 
+use crate::testing::{files, with_files};
+
 use super::{
     assistant, begins, ended, init, lifecycle, line, opened, prompt, prompted, result, said, session, spec,
     state, steer, stream, text, told, user, welcome,
@@ -245,7 +247,12 @@ fn prov_10_an_interrupt_ends_the_turn_and_the_next_message_begins_one() {
     assert_eq!(ended(&mut claude, &result(&aborted)), TurnEnd::Cancelled);
     begins(
         &mut claude,
-        &Order::Prompt { number: Some(MessageNumber(1)), from: "me".into(), text: "on".into() },
+        &Order::Prompt {
+            number: Some(MessageNumber(1)),
+            from: "me".into(),
+            text: "on".into(),
+            attached: vec![],
+        },
     );
     assert_eq!(ended(&mut claude, &result(&json!({}))), finished("done"));
     let tools = json!({"terminal_reason": "aborted_tools", "result": ""});
@@ -441,10 +448,13 @@ fn res_12_what_was_written_is_known_again_by_its_name_alone() {
     for (order, expected) in [
         (prompt("x"), vec![WasTold::Prompt]),
         (
-            Order::Prompt { number: Some(number), from: from(), text: "x".into() },
+            Order::Prompt { number: Some(number), from: from(), text: "x".into(), attached: vec![] },
             vec![WasTold::Message(number)],
         ),
-        (Order::Steer { number, from: from(), text: "x".into() }, vec![WasTold::Message(number)]),
+        (
+            Order::Steer { number, from: from(), text: "x".into(), attached: vec![] },
+            vec![WasTold::Message(number)],
+        ),
         (Order::Interrupt, vec![WasTold::Interrupt]),
     ] {
         let line = opened().tell(&order).unwrap();
@@ -453,4 +463,26 @@ fn res_12_what_was_written_is_known_again_by_its_name_alone() {
     let strange = json!({"type": "user", "uuid": uuid::Uuid::nil(), "message": {}});
     assert_eq!(opened().recall(strange.to_string().as_bytes()), []);
     assert_eq!(opened().recall(b"{"), []);
+}
+
+#[test]
+fn prompts_and_messages_hold_images_as_blocks_and_texts_in_a_frame() {
+    let mut claude = opened();
+    let written = told(&mut claude, &with_files(prompt("Look."), files()));
+    let image = json!({"type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "AAE="}});
+    let text = "Look.\n\n<attachment name=\"note.md\" type=\"text/markdown\">\nRead me.\n</attachment>";
+    assert_eq!(written["message"]["content"], json!([image, {"type": "text", "text": text}]));
+    // After a restart it is known by its name, as any other.
+    let mut again = opened();
+    let bytes = serde_json::to_vec(&written).unwrap();
+    assert_eq!(again.recall(&bytes), vec![WasTold::Prompt]);
+    let mut claude = opened();
+    prompted(&mut claude);
+    let written = told(&mut claude, &with_files(steer(3), files()));
+    assert_eq!(written["message"]["content"][0], image);
+    let texts = files().split_off(1);
+    let written = told(&mut claude, &with_files(steer(4), texts));
+    let content = written["message"]["content"].as_str().unwrap();
+    assert!(content.ends_with("</attachment>") && content.starts_with("<message from"), "{content}");
 }

@@ -287,8 +287,8 @@ impl AppServer {
     pub(super) fn release(&mut self, heard: &mut Heard) {
         let (Some(turn), Stage::Open(thread)) = (&mut self.turn, &self.stage) else { return };
         let (true, None, Some(id)) = (turn.live, &turn.over, &turn.id) else { return };
-        for (number, text) in turn.steers.release() {
-            heard.reply.extend(steer(thread, id, number, &text));
+        for (number, text, attached) in turn.steers.release() {
+            heard.reply.extend(steer(thread, id, number, &text, &attached));
         }
         if std::mem::take(&mut turn.cancel) {
             heard.reply.extend(interrupt(thread, id));

@@ -6,7 +6,7 @@ use super::{
     THREAD, TURN, at_work, begin, begins, end_of, ends, finished, hear, item, message, note, open, prompt,
     said, told,
 };
-use crate::testing::steer;
+use crate::testing::{files, steer, with_files};
 
 #[test]
 fn prov_13_what_comes_before_the_answer_to_the_turn_start_is_kept_and_used() {
@@ -347,4 +347,20 @@ fn lines_that_are_no_frames_are_told_of_a_few_times_and_change_nothing() {
         assert_eq!(codec.hear(line).said, []);
     }
     assert_eq!(said(&mut codec, &message("fine", &Value::Null)), [Said::Message("fine".into())]);
+}
+
+#[test]
+fn prompts_and_messages_hold_images_by_their_path_and_texts_in_a_frame() {
+    let image = json!({"type": "localImage", "path": "/kept/shot.png"});
+    let mut codec = open();
+    let written = told(&mut codec, &with_files(prompt("Look."), files()));
+    let text = "Look.\n\n<attachment name=\"note.md\" type=\"text/markdown\">\nRead me.\n</attachment>";
+    let input = json!([image, {"type": "text", "text": text, "text_elements": []}]);
+    assert_eq!(written[0]["params"]["input"], input);
+    // A message that waits for its turn keeps its files.
+    assert_eq!(codec.tell(&with_files(steer(1), files())).unwrap(), b"");
+    said(&mut codec, &json!({"id": "prompt:1", "result": {"turn": {"id": TURN}}}));
+    let heard = hear(&mut codec, &begins(THREAD, TURN));
+    let released: Value = serde_json::from_slice(&heard.reply).unwrap();
+    assert_eq!((&released["method"], &released["params"]["input"][0]), (&json!("turn/steer"), &image));
 }

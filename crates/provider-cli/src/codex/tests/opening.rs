@@ -166,7 +166,7 @@ fn prov_01_what_codex_cannot_do_is_not_claimed_and_not_accepted() {
     assert_eq!((can.steering, can.system_prompt), (Steering::Live, SystemPromptUse::Override));
     assert!(can.interrupt && can.resume && can.warm && can.adopt && can.approvals && can.fork && can.model);
     assert!(can.turns && can.usage && can.output_schema && can.effort && can.mcp_servers);
-    assert!(!can.cost && !can.tool_filter && !can.images);
+    assert!(!can.cost && !can.tool_filter && can.images && can.texts);
     let check = |change: fn(&mut subagent_model::SpawnSpec)| {
         Codex.check(&job(None, change).spec).map_err(|problem| problem.code)
     };

@@ -58,6 +58,8 @@ impl Rpc {
             return self.not_open(ErrorCode::SessionGone, &message, heard);
         }
         *session = Some(id.to_owned());
+        let takes = data["model"]["input"].as_array();
+        self.blind = takes.is_some_and(|takes| !takes.iter().any(|kind| kind == "image"));
         if let (Some(provider), Some(model)) =
             (data["model"]["provider"].as_str(), data["model"]["id"].as_str())
         {
@@ -92,8 +94,8 @@ impl Rpc {
                 return self.no_turn(end, heard);
             }
             turn.accepted = true;
-            for (number, text) in turn.steers.release() {
-                heard.reply.extend(message(&ids::of_message(number), "steer", &text));
+            for (number, text, attached) in turn.steers.release() {
+                heard.reply.extend(message(&ids::of_message(number), "steer", &text, &attached));
             }
             if std::mem::take(&mut turn.cancel) {
                 heard.reply.extend(interrupt(turn, &mut self.dialogs));

@@ -61,7 +61,7 @@ fn prov_01_what_pi_cannot_do_is_not_claimed_and_not_accepted() {
             && can.cost
     );
     assert!(can.fork && can.tool_filter && can.effort);
-    assert!(!can.approvals && !can.output_schema && !can.mcp_servers && !can.images);
+    assert!(!can.approvals && !can.output_schema && !can.mcp_servers && can.images && can.texts);
     let check = |change: fn(&mut subagent_model::SpawnSpec)| {
         Pi.check(&job(None, change).spec).map_err(|problem| problem.code)
     };

@@ -6,7 +6,7 @@ use super::{
     Rpc, at_work, broken, finished, hear, lines_of, message, ok, open, prompt, queue, said, settle, settled,
     state, stats, told,
 };
-use crate::testing::steer;
+use crate::testing::{files, steer, with_files};
 
 fn used() -> Said {
     let parts = Usage { input: 10, output: 2, cache_write: 1, cache_read: 5, total: 13, cost_usd: Some(0.5) };
@@ -292,4 +292,33 @@ fn each_event_has_its_meaning_and_unknown_ones_none() {
     let unread =
         json!({"type": "response", "command": "parse", "success": false, "error": "Failed to parse"});
     assert!(matches!(said(&mut codec, &unread)[..], [Said::Notice(_)]));
+}
+
+#[test]
+fn prompts_and_messages_hold_images_beside_the_text_and_texts_in_a_frame() {
+    let images = json!([{"type": "image", "data": "AAE=", "mimeType": "image/png"}]);
+    let mut codec = open();
+    let written = told(&mut codec, &with_files(prompt("Look."), files()));
+    let text = "Look.\n\n<attachment name=\"note.md\" type=\"text/markdown\">\nRead me.\n</attachment>";
+    assert_eq!((&written[0]["message"], &written[0]["images"]), (&json!(text), &images));
+    // A message that waits for its turn keeps its files.
+    assert_eq!(codec.tell(&with_files(steer(1), files())).unwrap(), b"");
+    let heard = hear(&mut codec, &ok("prompt:1", "started"));
+    let released: Value = serde_json::from_slice(&heard.reply).unwrap();
+    assert_eq!((&released["type"], &released["images"]), (&json!("steer"), &images));
+    let written = told(&mut at_work(), &steer(2));
+    assert!(written[0].get("images").is_none(), "{written:?}");
+}
+
+#[test]
+fn images_for_a_model_that_takes_none_are_refused_and_not_left_out_in_silence() {
+    let mut codec = Rpc::default();
+    codec.open(&super::job(None, |_| {}));
+    let mut state = state();
+    state["data"]["model"]["input"] = json!(["text"]);
+    said(&mut codec, &state);
+    said(&mut codec, &stats("open:stats", 0, 0.0));
+    let why = codec.tell(&with_files(prompt("Look."), files())).unwrap_err();
+    assert!(why.contains("takes no images"), "{why}");
+    assert!(codec.tell(&with_files(prompt("Look."), files().split_off(1))).is_ok(), "a text is no image");
 }

@@ -101,7 +101,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The directories of attempts, by subagent.
+    /// The directories of attempts and of attached files, by subagent.
     fn attempt_dirs(&self) -> HashMap<SubagentId, Vec<PathBuf>> {
         let mut dirs: HashMap<SubagentId, Vec<PathBuf>> = HashMap::new();
         let Ok(entries) = std::fs::read_dir(self.paths.durable()) else { return dirs };
@@ -111,12 +111,19 @@ impl Inner {
                 dirs.entry(key.subagent).or_default().push(entry.path());
             }
         }
+        let attached = std::fs::read_dir(self.paths.attachments()).into_iter().flatten().flatten();
+        for entry in attached {
+            if let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+                dirs.entry(id).or_default().push(entry.path());
+            }
+        }
         dirs
     }
 }
 
 fn name_of(dir: &Path) -> Option<String> {
-    Some(format!("attempts/{}", dir.file_name()?.to_str()?))
+    let (place, name) = (dir.parent()?.file_name()?.to_str()?, dir.file_name()?.to_str()?);
+    Some(format!("{place}/{name}"))
 }
 
 fn size_of(dirs: Option<&Vec<PathBuf>>) -> u64 {

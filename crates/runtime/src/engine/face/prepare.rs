@@ -10,6 +10,7 @@ use subagent_model::{Budget, Capabilities, ErrorCode, Problem, RunNumber, SpawnS
 use subagent_provider::bound;
 use subagent_store::{Content, ContentKind, IdempotencyKey};
 
+use super::super::attachments::Kept;
 use super::super::writer::Spawn;
 use super::super::{Engine, cwd, names, schema};
 use super::authority::Access;
@@ -27,6 +28,8 @@ pub(super) struct Prepared {
     pub(super) spawn: Spawn,
     pub(super) secrets: BTreeMap<String, String>,
     pub(super) notes: Vec<String>,
+    /// Its files.
+    pub(super) kept: Kept,
 }
 
 impl Engine {
@@ -78,6 +81,7 @@ impl Engine {
         };
         let mut spec = SpawnSpec {
             prompt,
+            attachments: vec![],
             description: request.description,
             agent_type: request.agent_type.unwrap_or_else(|| request.provider.clone()),
             provider: request.provider,
@@ -111,6 +115,9 @@ impl Engine {
         if spec.is_warm() && !spec.can.warm {
             return Err(cannot(&spec.provider, "stay alive between runs", "Drop --warm."));
         }
+        let id = names::new_id();
+        let kept = self.attach(id, spec.durable, request.attachments, &spec.provider, &spec.can).await?;
+        spec.attachments.clone_from(&kept.files);
         self.ask_gates(|| {
             let depth = match &above {
                 Some(above) => above.depth + 1,
@@ -126,15 +133,8 @@ impl Engine {
             .collect();
         let idempotency =
             request.idempotency_key.map(|key| IdempotencyKey { requester: caller.requester.clone(), key });
-        let spawn = Spawn {
-            id: names::new_id(),
-            spec,
-            parent,
-            requester: caller.requester.clone(),
-            content,
-            idempotency,
-        };
-        Ok(Prepared { spawn, secrets: request.secret_env, notes })
+        let spawn = Spawn { id, spec, parent, requester: caller.requester.clone(), content, idempotency };
+        Ok(Prepared { spawn, secrets: request.secret_env, notes, kept })
     }
 }
 

@@ -54,6 +54,7 @@ impl Engine {
         self.inner.cwds.check_anew(&before.spec.cwd).await?;
         self.inner.registry.get(&before.spec.provider)?;
         self.ask_gates_again(caller, &before, &request.prompt).await?;
+        let attachments = self.attach_to(&before, request.attachments).await?;
         let mut ignored = Vec::new();
         if request.agent_type.as_ref().is_some_and(|given| *given != before.spec.agent_type) {
             ignored.push(format!("agent_type: it stays {:?}", before.spec.agent_type));
@@ -70,6 +71,7 @@ impl Engine {
         let resume = Resume {
             id,
             prompt,
+            attachments,
             requester: caller.requester.clone(),
             whole,
             queue,

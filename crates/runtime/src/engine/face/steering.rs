@@ -36,7 +36,11 @@ impl Engine {
             let allowed = self.ask_gates_again(caller, &before, &request.message).await;
             allowed.map_err(|refusal| self.inner.refusals.note(refusal))?;
         }
+        let attachments = self.attach_to(&before, request.attachments).await?;
         let silent = request.message.is_empty();
+        if silent && !attachments.is_empty() {
+            return Err(invalid("files go with a message: say what they are for"));
+        }
         let text = request.message.clone();
         // Its own message is found again by it, whoever else sends meanwhile.
         let key = request.idempotency_key.clone().unwrap_or_else(|| format!("auto-{}", uuid::Uuid::now_v7()));
@@ -50,6 +54,7 @@ impl Engine {
                     SteerMode::Interrupt => MessageMode::Interrupt,
                 },
                 text: request.message,
+                attachments,
                 or_follow_up: mode == SteerMode::Auto,
                 key: Some(key.clone()),
             },

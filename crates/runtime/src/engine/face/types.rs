@@ -66,13 +66,13 @@ impl Engine {
                 (definition, Some(catalog))
             }
         };
-        let provider = match combine(&definition, &call_of(request, "")?, &ceiling).effective.provider {
-            Some(provider) => provider,
-            None => {
-                let found = self.installed(request, of_dialect(definition.source.dialect)).await?;
-                notes.push(format!("provider: {found}, the first agent that is installed"));
-                found
-            }
+        let named = combine(&definition, &call_of(request, "")?, &ceiling).effective.provider;
+        let provider = if let Some(provider) = named {
+            provider
+        } else {
+            let found = self.installed(request, of_dialect(definition.source.dialect)).await?;
+            notes.push(format!("provider: {found}, the first agent that is installed"));
+            found
         };
         let driver = Arc::clone(self.inner.registry.get(&provider)?);
         if let Some(above) = above {

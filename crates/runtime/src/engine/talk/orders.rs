@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use subagent_core::run::{Command, RUNTIME};
-use subagent_model::{Message, RequestState, Requester, Written};
+use subagent_model::{ErrorCode, Message, RequestState, Requester, Written};
 use subagent_provider::Order;
 use tokio::time::Instant;
 
@@ -42,16 +42,18 @@ impl Talk<'_> {
         let key = self.attempt.key;
         let run = &self.state.run;
         let first = !run.prompted || run.first_prompted == key.attempt;
-        let text = if first {
-            match self.attempt.prompt_text_of(&self.state).await {
-                Ok(text) => text,
+        let (text, attached) = if first {
+            let files = self.attempt.attached(&self.state.run.attachments).await;
+            let text = self.attempt.prompt_text_of(&self.state).await;
+            match text.and_then(|text| Ok((text, files?))) {
+                Ok(prompt) => prompt,
                 Err(problem) => {
                     let failure = self.failed(problem.code, problem.message, false);
                     return self.fail(failure);
                 }
             }
         } else {
-            Arc::from(GO_ON)
+            (Arc::from(GO_ON), Vec::new())
         };
         let position = self.channel.end_position();
         let act = Act::new(key.subagent, Command::Prompted { attempt: key.attempt, position });
@@ -67,7 +69,7 @@ impl Talk<'_> {
         }
         self.prompted = true;
         let from = if first { self.state.requester.clone() } else { Requester::from(RUNTIME) };
-        self.say(Order::Prompt { number: None, from, text: text.to_string() }).await;
+        self.say(Order::Prompt { number: None, from, text: text.to_string(), attached }).await;
     }
 
     /// Gives a prompt that the run machine knows of.
@@ -78,7 +80,10 @@ impl Talk<'_> {
         match self.channel.tell(&order).await {
             Ok(()) => self.turn_open = true,
             Err(Untold::NoWord(why)) => {
-                let failure = self.failed(subagent_model::ErrorCode::Protocol, why, false);
+                // What a protocol always has a word for is text.
+                let files = matches!(&order, Order::Prompt { attached, .. } if !attached.is_empty());
+                let code = if files { ErrorCode::NotCapable } else { ErrorCode::Protocol };
+                let failure = self.failed(code, why, false);
                 self.fail(failure);
             }
             // Its end comes as an event.
@@ -107,16 +112,23 @@ impl Talk<'_> {
         else {
             return;
         };
-        let Message { number, from, text, .. } = message.clone();
+        let Message { number, from, text, attachments, .. } = message.clone();
         self.handed = Some(number);
+        let attached = match self.attempt.attached(&attachments).await {
+            Ok(attached) => attached,
+            Err(problem) => {
+                tracing::warn!(key = %self.attempt.key, %number, %problem, "the files of a message are gone");
+                return self.settle_message(number, Written::Refused);
+            }
+        };
         // What the gates think of the turn before no longer matters.
         self.ruling = None;
         self.news = true;
         let steers = self.turn_open;
         let order = if steers {
-            Order::Steer { number, from, text }
+            Order::Steer { number, from, text, attached }
         } else {
-            Order::Prompt { number: Some(number), from, text }
+            Order::Prompt { number: Some(number), from, text, attached }
         };
         match self.channel.tell(&order).await {
             Ok(()) => {
@@ -174,7 +186,8 @@ impl Talk<'_> {
         self.result_nudges = nudges;
         let id = self.attempt.key.subagent;
         let (text, runs) = self.attempt.inner.notices_for(id);
-        self.say(Order::Prompt { number: None, from: Requester::from(RUNTIME), text }).await;
+        self.say(Order::Prompt { number: None, from: Requester::from(RUNTIME), text, attached: vec![] })
+            .await;
         if !self.turn_open {
             // It did not reach the child: they stay unread.
             return;

@@ -200,15 +200,16 @@ fn words_of(state: &Subagent, told: &WasTold) -> What {
         WasTold::Prompt => {
             // Whether it was the task or a nudge is not in the log.
             let text = state.run.prompt.preview.clone();
-            What::Prompt { number: None, from: state.requester.clone(), text }
+            let attached = state.run.attachments.clone();
+            What::Prompt { number: None, from: state.requester.clone(), text, attached }
         }
         WasTold::Message(number) => {
             let posted = state.mail.find(*number).map(|posted| posted.message);
-            let (from, text) = posted.map_or_else(
-                || (Requester::from(RUNTIME), String::new()),
-                |message| (message.from, message.text),
+            let (from, text, attached) = posted.map_or_else(
+                || (Requester::from(RUNTIME), String::new(), Vec::new()),
+                |message| (message.from, message.text, message.attachments),
             );
-            What::Steer { number: *number, from, text }
+            What::Steer { number: *number, from, text, attached }
         }
         WasTold::Answer(key) => {
             let answered = state.run.requests.iter().find(|request| request.ask.key == *key);

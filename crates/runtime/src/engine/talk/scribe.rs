@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use subagent_model::transcript::Step;
 use subagent_model::{
-    AttemptNumber, RunNumber, SubagentId, TRANSCRIPT_VERSION, Timestamp, TranscriptEntry, What,
+    Attachment, AttemptNumber, RunNumber, SubagentId, TRANSCRIPT_VERSION, Timestamp, TranscriptEntry, What,
 };
-use subagent_provider::{InnerState, Order, PlanState, Said, TurnEnd};
+use subagent_provider::{Attached, InnerState, Order, PlanState, Said, TurnEnd};
 
 use super::super::transcripts::Transcripts;
 
@@ -213,11 +213,20 @@ struct Placed {
     log: (u64, u32),
 }
 
+/// Files by what the record says of them.
+fn about(attached: Vec<Attached>) -> Vec<Attachment> {
+    attached.into_iter().map(|file| file.about).collect()
+}
+
 /// An order as the transcript has it.
 pub(super) fn told_as(order: &Order) -> Option<What> {
     Some(match order.clone() {
-        Order::Prompt { number, from, text } => What::Prompt { number, from, text },
-        Order::Steer { number, from, text } => What::Steer { number, from, text },
+        Order::Prompt { number, from, text, attached } => {
+            What::Prompt { number, from, text, attached: about(attached) }
+        }
+        Order::Steer { number, from, text, attached } => {
+            What::Steer { number, from, text, attached: about(attached) }
+        }
         Order::Interrupt => What::Interrupt,
         Order::Answer { key, answer, reason, .. } => What::Answer { key, answer, reason },
         Order::Close => return None,

@@ -183,7 +183,7 @@ impl Talk<'_> {
             return false;
         }
         let from = Requester::from(RUNTIME);
-        self.say(Order::Prompt { number: None, from, text: text.to_owned() }).await;
+        self.say(Order::Prompt { number: None, from, text: text.to_owned(), attached: vec![] }).await;
         true
     }
 

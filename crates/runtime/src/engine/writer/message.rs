@@ -7,7 +7,8 @@ use subagent_core::admission::Limits;
 use subagent_core::run::{Command, Refusal, Subagent};
 use subagent_model::request::QueuePlace;
 use subagent_model::{
-    BoundedText, Cause, ErrorCode, Problem, Requester, RunNumber, SpawnSpec, SubagentId, Timestamp,
+    Attachment, BoundedText, Cause, ErrorCode, Problem, Requester, RunNumber, SpawnSpec, SubagentId,
+    Timestamp,
 };
 use subagent_store::{Content, IdempotencyKey, StoreError};
 use tokio::sync::oneshot;
@@ -26,6 +27,8 @@ pub(crate) struct Spawn {
 pub(crate) struct Resume {
     pub(crate) id: SubagentId,
     pub(crate) prompt: BoundedText,
+    /// Files that go with it.
+    pub(crate) attachments: Vec<Attachment>,
     pub(crate) requester: Requester,
     /// The whole prompt, where it is too long for its preview.
     pub(crate) whole: Option<Arc<str>>,

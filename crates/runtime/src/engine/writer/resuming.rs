@@ -58,6 +58,7 @@ impl Writer {
                 from: resume.requester,
                 mode: MessageMode::FollowUp,
                 text,
+                attachments: resume.attachments,
                 or_follow_up: false,
                 key: resume.key,
             };
@@ -66,7 +67,12 @@ impl Writer {
             return Ok(if posted { Opened::Staged(id, None) } else { Opened::Waits(state) });
         }
         // What can be refused for its own sake comes before what the gate says.
-        let command = Command::Resume { prompt: resume.prompt, requester: resume.requester, key: resume.key };
+        let command = Command::Resume {
+            prompt: resume.prompt,
+            attachments: resume.attachments,
+            requester: resume.requester,
+            key: resume.key,
+        };
         subagent_core::run::decide(&state, &command, now).map_err(ActError::Refused)?;
         self.admit_run(batch, &state, now)?;
         let run = state.run.number.next();

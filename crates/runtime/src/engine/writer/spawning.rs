@@ -144,7 +144,7 @@ impl Earlier {
 fn same_request(state: &Subagent, spawn: &Spawn) -> Result<(), Earlier> {
     let (old, new) = (&*state.spec, &spawn.spec);
     let differs = [
-        ("the task", old.prompt != new.prompt),
+        ("the task", old.prompt != new.prompt || old.attachments != new.attachments),
         ("the provider", old.provider != new.provider),
         ("the agent type", old.agent_type != new.agent_type),
         ("the program", old.exec != new.exec),

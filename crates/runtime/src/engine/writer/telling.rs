@@ -270,6 +270,7 @@ impl Writer {
             from: Requester::from(RUNTIME),
             mode: MessageMode::Steer,
             text,
+            attachments: vec![],
             or_follow_up: true,
             // Each try is a message of its own: one that came back is not the one that is sent now.
             key: Some(format!("{}.{}", delivery_id(child.id, run), duty.tries)),

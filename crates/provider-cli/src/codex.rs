@@ -17,7 +17,12 @@ mod spending;
 mod turn;
 
 use subagent_model::{Problem, SpawnSpec, SystemPromptUse};
-use subagent_provider::{Capabilities, Codec, Job, Launch, ProcessEnd, Provider, Steering, Verdict};
+use subagent_provider::{
+    Capabilities, Codec, Job, Launch, Login, LoginAnswer, LoginQuestion, ProcessEnd, Provider, Steering,
+    Verdict,
+};
+
+use crate::logins;
 
 pub use conversation::AppServer;
 
@@ -72,6 +77,14 @@ impl Provider for Codex {
 
     fn install_hint(&self) -> Option<&str> {
         Some(Self::INSTALL)
+    }
+
+    fn login_question(&self) -> Option<LoginQuestion> {
+        Some(logins::CODEX)
+    }
+
+    fn login(&self, answer: &LoginAnswer) -> Login {
+        logins::codex(answer)
     }
 
     fn check(&self, spec: &SpawnSpec) -> Result<(), Problem> {

@@ -7,6 +7,7 @@ mod codex;
 mod exec;
 mod ids;
 mod lines;
+mod logins;
 mod native;
 mod pi;
 mod steers;

@@ -14,8 +14,11 @@ use std::sync::Arc;
 
 use subagent_model::{ErrorCode, Problem, SpawnSpec, SystemPromptMode, SystemPromptUse};
 use subagent_provider::{
-    Capabilities, Codec, EndReason, Job, Launch, ProcessEnd, Provider, Steering, Verdict,
+    Capabilities, Codec, EndReason, Job, Launch, Login, LoginAnswer, LoginQuestion, ProcessEnd, Provider,
+    Steering, Verdict,
 };
+
+use crate::logins;
 
 pub use conversation::Rpc;
 
@@ -74,6 +77,14 @@ impl Provider for Pi {
 
     fn install_hint(&self) -> Option<&str> {
         Some(Self::INSTALL)
+    }
+
+    fn login_question(&self) -> Option<LoginQuestion> {
+        Some(logins::PI)
+    }
+
+    fn login(&self, answer: &LoginAnswer) -> Login {
+        logins::pi(answer)
     }
 
     fn check(&self, spec: &SpawnSpec) -> Result<(), Problem> {

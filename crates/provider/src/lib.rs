@@ -10,6 +10,7 @@ mod conversation;
 mod ended;
 mod in_process;
 mod launch;
+mod login;
 mod origin;
 mod registry;
 mod scripted;
@@ -24,6 +25,7 @@ pub use in_process::{BoxFuture, InProcess, TaskContext, TaskFailure};
 pub use launch::{
     Dialogue, EndReason, Job, Launch, Link, ProcessEnd, ProcessLaunch, StdinPlan, Task, TaskEnd,
 };
+pub use login::{Login, LoginAnswer, LoginQuestion};
 pub use origin::with_origin;
 pub use registry::Registry;
 pub use scripted::{Gate, Launched, Scripted, Told, ToldKind};
@@ -60,6 +62,16 @@ pub trait Provider: Send + Sync + 'static {
     /// How that program is installed.
     fn install_hint(&self) -> Option<&str> {
         None
+    }
+
+    /// How its program is asked whether it is logged in, where it has a command for that.
+    fn login_question(&self) -> Option<LoginQuestion> {
+        None
+    }
+
+    /// What its program's answer to [`Self::login_question`] means.
+    fn login(&self, _: &LoginAnswer) -> Login {
+        Login::Unknown
     }
 
     /// Names that it always takes for models, beside others that are not known here.

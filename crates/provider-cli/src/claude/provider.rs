@@ -1,7 +1,11 @@
 //! The provider `claude`.
 
 use subagent_model::{Capabilities, Problem, SpawnSpec, Steering, SystemPromptUse};
-use subagent_provider::{Codec, Job, Launch, ProcessEnd, Provider, Verdict};
+use subagent_provider::{
+    Codec, Job, Launch, Login, LoginAnswer, LoginQuestion, ProcessEnd, Provider, Verdict,
+};
+
+use crate::logins;
 
 use super::{Claude, command};
 
@@ -61,6 +65,14 @@ impl Provider for ClaudeCode {
             "Install Claude Code (`npm install -g @anthropic-ai/claude-code`) and log in with `claude`, or name its \
              program.",
         )
+    }
+
+    fn login_question(&self) -> Option<LoginQuestion> {
+        Some(logins::CLAUDE)
+    }
+
+    fn login(&self, answer: &LoginAnswer) -> Login {
+        logins::claude(answer)
     }
 
     fn check(&self, spec: &SpawnSpec) -> Result<(), Problem> {

@@ -28,6 +28,8 @@ pub struct Failure {
     pub begun: bool,
     /// Its session can be continued in a new attempt.
     pub resumable: bool,
+    /// Its model had answered before: whatever it needed for that was there.
+    pub worked: bool,
 }
 
 /// What the run has behind it, this failure included, and what it is allowed.
@@ -103,6 +105,15 @@ pub fn next(failure: &Failure, tries: &Tries, now: Timestamp, id: SubagentId) ->
             let not_before = now.after(pause.saturating_add(spread(pause / 4, id, tries.attempts)));
             Next::Again { not_before, continue_session }
         }
+        // A login that worked and is refused now was changed under it, as when another process on the same login refreshed it. A
+        // new process reads it again, once; the refresh itself is the agent's.
+        (ErrorCode::Auth, _)
+            if failure.worked && tries.attempts == 1 && tries.attempts < tries.max_attempts =>
+        {
+            let pause = pause(tries.attempts);
+            let not_before = now.after(pause.saturating_add(spread(pause / 4, id, tries.attempts)));
+            Next::Again { not_before, continue_session }
+        }
         _ => Next::Fail,
     }
 }
@@ -147,7 +158,7 @@ mod tests {
     }
 
     fn failure(code: ErrorCode) -> Failure {
-        Failure { code, reset_at: None, begun: true, resumable: true }
+        Failure { code, reset_at: None, begun: true, resumable: true, worked: false }
     }
 
     fn first() -> Tries {
@@ -196,6 +207,30 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{code}");
         }
+    }
+
+    #[test]
+    fn prov_04_a_login_that_worked_and_is_refused_is_read_again_once() {
+        let worked = Failure { worked: true, ..failure(ErrorCode::Auth) };
+        // Whether the error itself says that asking again helps is no matter.
+        for retry in [true, false] {
+            let again = follows(worked, Tries { retry, ..first() });
+            assert!(matches!(again, Next::Again { continue_session: true, .. }), "{again:?}");
+        }
+        // Those on one login do not come back in one moment.
+        let when = |n| match next(&worked, &first(), at(NOW), id(n)) {
+            Next::Again { not_before, .. } => not_before,
+            other => panic!("{other:?}"),
+        };
+        assert!((0..32).map(when).collect::<BTreeSet<_>>().len() > 16);
+        assert_eq!(follows(worked, Tries { attempts: 2, ..first() }), Next::Fail, "once");
+        assert_eq!(follows(worked, Tries { max_attempts: 1, ..first() }), Next::Fail);
+        assert_eq!(follows(failure(ErrorCode::Auth), first()), Next::Fail, "a login that never worked");
+        assert_eq!(
+            follows(Failure { resumable: false, ..worked }, first()),
+            Next::Fail,
+            "work is not begun again"
+        );
     }
 
     #[test]

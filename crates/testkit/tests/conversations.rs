@@ -237,6 +237,18 @@ fn queue_13_the_budget_of_a_running_one_is_shown_and_changed() {
 }
 
 #[test]
+fn prov_04_a_login_that_was_changed_under_a_child_is_read_again_and_one_that_never_worked_is_not() {
+    let home = Home::with_config("[daemon]\nterm_grace_ms = 300\n[limits]\nmax_attempts = 3\n");
+    let script = "on-continue say went on in $session\nuse 10 5\nsay so far\nfail auth the token was rotated";
+    let record = home.talk(&["--json"], script).ended(0).json();
+    assert_eq!((&record["status"], &record["attempt"]), (&"completed".into(), &2.into()), "{record:#}");
+    let session = record["session"].as_str().unwrap();
+    assert_eq!(record["result"]["preview"], format!("went on in {session}"), "the same session: {record:#}");
+    let record = home.talk(&["--json"], "fail auth log in first").ended(1).json();
+    assert_eq!((&record["error"]["code"], &record["attempt"]), (&"auth".into(), &1.into()), "{record:#}");
+}
+
+#[test]
 fn stop_16_a_stop_of_everything_takes_queued_running_and_idle_ones() {
     let home = Home::with_config("[limits]\nrunning = 1\n[daemon]\nterm_grace_ms = 300\n");
     let warm = home.talks(&["--warm"], "say warm");

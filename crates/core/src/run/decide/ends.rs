@@ -99,6 +99,7 @@ impl Table<'_> {
                     reset_at: error.reset_at,
                     begun: run.prompted,
                     resumable: can_continue,
+                    worked: run.turns > 0 || run.tool_uses > 0 || run.usage.is_some(),
                 };
                 let tries = Tries {
                     attempts: self.failures(),

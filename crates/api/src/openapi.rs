@@ -8,7 +8,9 @@ use subagent_model::request::{
     OpenRequest, Page, RequestList, ResumeRequest, ReturnRequest, RunList, SpawnRequest, SteerReply,
     SteerRequest, StopAllReply, StopAllRequest, TextPart, UsageReport,
 };
-use subagent_model::{Event, Problem, SubagentRecord, TranscriptPage};
+use subagent_model::{
+    Event, InnerList, Problem, StopInnerReply, StopInnerRequest, SubagentRecord, TranscriptPage,
+};
 use subagent_runtime::{AckReply, ResumeReply, SpawnReply};
 
 use crate::handlers::{
@@ -120,6 +122,20 @@ pub fn openapi() -> Value {
             Some(reference::<StopBody>(g)),
             "200",
             Some(reference::<Stopped>(g)),
+        ),
+        get(
+            "/v1/subagents/{id}/inner",
+            "The subagents that a child runs inside of itself, as it tells of them",
+            None,
+            reference::<InnerList>(g),
+        ),
+        post(
+            "/v1/subagents/{id}/inner/stop",
+            "Tell a child to stop one of its own subagents, where it can",
+            None,
+            Some(reference::<StopInnerRequest>(g)),
+            "200",
+            Some(reference::<StopInnerReply>(g)),
         ),
         get(
             "/v1/subagents/{id}/gone",

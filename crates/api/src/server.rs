@@ -62,6 +62,8 @@ pub fn router(runtime: Arc<dyn Runtime>, admin: Admin) -> Router {
         .route("/v1/subagents/{id}/steer", post(handlers::steer))
         .route("/v1/subagents/{id}/wait", post(handlers::wait))
         .route("/v1/subagents/{id}/stop", post(handlers::stop))
+        .route("/v1/subagents/{id}/inner", get(handlers::inner))
+        .route("/v1/subagents/{id}/inner/stop", post(handlers::stop_inner))
         .route("/v1/subagents/{id}/gone", get(handlers::gone))
         .route("/v1/subagents/{id}/runs", get(handlers::runs))
         .route("/v1/subagents/{id}/usage", get(handlers::usage))

@@ -11,7 +11,9 @@ use subagent_model::request::{
     AnswerRequest, BudgetRequest, ClaimRequest, GcRequest, ListFilter, ResumeRequest, ReturnRequest,
     SpawnRequest, SteerMode, SteerRequest, StopAllRequest, StopRequest, WaitOptions,
 };
-use subagent_model::{Choice, Cursor, ErrorCode, Problem, RequestNumber, RunNumber, Status};
+use subagent_model::{
+    Choice, Cursor, ErrorCode, Problem, RequestNumber, RunNumber, Status, StopInnerRequest,
+};
 use subagent_runtime::{AckTarget, Caller, Limits, Runtime};
 
 /// One call of each kind, with an argument in each place.
@@ -77,6 +79,8 @@ async fn tour(runtime: &dyn Runtime, caller: &Caller) -> Vec<String> {
         format!("{:?}", runtime.wait(caller, id, wait).await),
         format!("{:?}", runtime.stop(caller, id, stop).await),
         format!("{:?}", runtime.stop_all(caller, StopAllRequest { detached: true }).await),
+        format!("{:?}", runtime.inner(caller, id).await),
+        format!("{:?}", runtime.stop_inner(caller, id, StopInnerRequest { key: "c /é".into() }).await),
         format!("{:?}", runtime.gone(caller, id, Duration::from_secs(1)).await),
         format!("{:?}", runtime.change_budget(caller, id, budget).await),
         format!("{:?}", runtime.requests(caller, true).await),

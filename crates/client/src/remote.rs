@@ -16,7 +16,8 @@ use subagent_model::request::{
     UsageReport, WaitOptions, WaitReply,
 };
 use subagent_model::{
-    Cursor, ErrorCode, Event, Problem, RequestNumber, RunNumber, SubagentId, SubagentRecord, TranscriptPage,
+    Cursor, ErrorCode, Event, InnerList, Problem, RequestNumber, RunNumber, StopInnerReply, StopInnerRequest,
+    SubagentId, SubagentRecord, TranscriptPage,
 };
 use subagent_runtime::{AckReply, AckTarget, Caller, EventPage, Limits, ResumeReply, Runtime, SpawnReply};
 
@@ -237,6 +238,19 @@ impl Runtime for Client {
         request: StopRequest,
     ) -> Result<StopReply, Problem> {
         self.call(post(caller, of(id, "/stop")).body(body_of(&request)?)).await
+    }
+
+    async fn inner(&self, caller: &Caller, id: SubagentId) -> Result<InnerList, Problem> {
+        self.call(get(caller, of(id, "/inner"))).await
+    }
+
+    async fn stop_inner(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: StopInnerRequest,
+    ) -> Result<StopInnerReply, Problem> {
+        self.call(post(caller, of(id, "/inner/stop")).body(body_of(&request)?)).await
     }
 
     async fn stop_all(&self, caller: &Caller, request: StopAllRequest) -> Result<StopAllReply, Problem> {

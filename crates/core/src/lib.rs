@@ -9,6 +9,7 @@ pub mod budget;
 pub mod delivery;
 pub mod feed;
 pub mod frame;
+pub mod inner;
 pub mod lease;
 pub mod mailbox;
 pub mod need;

@@ -13,6 +13,7 @@ pub mod capability;
 pub mod error;
 pub mod event;
 pub mod ids;
+pub mod inner;
 pub mod message;
 pub mod outcome;
 pub mod process;
@@ -37,6 +38,7 @@ pub use capability::{Capabilities, Steering, SystemPromptUse};
 pub use error::{ErrorCode, Problem};
 pub use event::{Event, EventKind, Nudge};
 pub use ids::{AttemptKey, AttemptNumber, Cursor, Handle, NodeId, Requester, RunNumber, SubagentId};
+pub use inner::{InnerList, InnerStatus, InnerSubagent, StopInnerReply, StopInnerRequest};
 pub use message::{Message, MessageMode, MessageNumber, Posted, Receipt, ReturnReason, Written};
 pub use outcome::{
     ActivityOn, AttemptFacts, Cause, Conclusion, ErrorInfo, ExitFacts, Limit, Mark, Outcome, Quality,

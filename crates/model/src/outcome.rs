@@ -253,7 +253,8 @@ pub enum Mark {
     LeftoversEnded,
     /// Part of the output could not be kept (full disk or damaged log).
     OutputIncomplete,
-    /// Something that the child asked for was denied; the record's requests say what and why.
+    /// Something that the child asked for was denied; the record's requests say what and why. What rules of its own denied
+    /// before it asked stands in the transcript.
     PermissionDenied,
     /// Messages came back undelivered; the record lists them.
     MessagesReturned,

@@ -172,6 +172,11 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
     },
+    /// The child was told to stop a subagent of its own.
+    StopInner {
+        /// The child's name for it.
+        id: String,
+    },
     /// A turn is over.
     TurnEnd {
         /// `finished`, `cancelled`, `cut_off` or `failed`.

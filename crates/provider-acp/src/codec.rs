@@ -81,6 +81,10 @@ enum Stage {
     Opening { id: u64, step: Step },
     /// It takes prompts.
     Open,
+    /// Its session is to be closed by the request of this id.
+    Closing { id: u64 },
+    /// Its session is closed.
+    Closed,
     /// It broke its protocol, or could not be opened.
     Over,
 }
@@ -205,6 +209,11 @@ impl Acp {
         if self.turn.as_ref().is_some_and(|turn| turn.id == id) {
             return self.turn_answered(outcome);
         }
+        if self.stage == (Stage::Closing { id }) {
+            // Refused or not: nothing more is waited for.
+            self.stage = Stage::Closed;
+            return Heard { said: vec![Said::Closed], reply: vec![] };
+        }
         Heard::default()
     }
 
@@ -229,11 +238,12 @@ impl Acp {
     /// The bytes of an order. Changes nothing: that is done by recalling them.
     fn bytes_of(&self, order: &Order) -> Result<Vec<u8>, String> {
         if *order == Order::Close {
-            return Err(String::from("the protocol says it by the end of the input"));
+            return self.bytes_of_close();
         }
         let (Stage::Open, Some(session)) = (&self.stage, &self.session) else {
             return Err(String::from(match self.stage {
                 Stage::Over => "it has broken its protocol or could not be opened",
+                Stage::Closing { .. } | Stage::Closed => "its session is closed",
                 _ => "its session is not open yet",
             }));
         };
@@ -262,8 +272,32 @@ impl Acp {
                 Ok(cancels.chain(self.asks.all_cancelled()).flatten().collect())
             }
             Order::Answer { key, ask, answer, .. } => self.asks.answer(key, ask, answer),
+            Order::StopInner { .. } if self.is_cancelling() => {
+                Err(String::from("its whole turn is being cancelled"))
+            }
+            Order::StopInner { key } => {
+                self.below.may_be_cancelled(key)?;
+                let cancel = frame::note(words::CANCEL, words::Cancel { session_id: key });
+                Ok(std::iter::once(cancel).chain(self.asks.cancelled_of(key)).flatten().collect())
+            }
             Order::Close => Ok(vec![]),
         }
+    }
+
+    /// Closing frees what the agent holds for the session; it can be loaded or resumed all the same.
+    fn bytes_of_close(&self) -> Result<Vec<u8>, String> {
+        match (&self.stage, &self.session) {
+            (Stage::Open, Some(session_id)) if self.announced.close => {
+                Ok(frame::request(self.ids.saturating_mul(2), words::CLOSE, words::Close { session_id }))
+            }
+            (Stage::Closing { .. } | Stage::Closed, _) => Ok(vec![]),
+            _ => Err(String::from("the end of its input says it: it does not announce session/close")),
+        }
+    }
+
+    /// The turn is to be cancelled, and all that belongs to it.
+    fn is_cancelling(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.cancelling)
     }
 }
 
@@ -299,18 +333,16 @@ impl Codec for Acp {
         false
     }
 
+    fn is_closing(&self) -> bool {
+        matches!(self.stage, Stage::Closing { .. })
+    }
+
     fn recall(&mut self, line: &[u8]) -> Vec<WasTold> {
         let told = match frame::read(line) {
             Ok(Frame::Request { id, method, params }) => {
                 id.number().and_then(|id| self.recall_request(id, &method, &params))
             }
-            Ok(Frame::Note { method, params }) if method == words::CANCEL => {
-                let own = params.get("sessionId").and_then(Value::as_str) == self.session.as_deref();
-                if own && let Some(turn) = &mut self.turn {
-                    turn.cancelling = true;
-                }
-                own.then_some(WasTold::Interrupt)
-            }
+            Ok(Frame::Note { method, params }) if method == words::CANCEL => self.recall_cancel(&params),
             Ok(Frame::Answer { id, outcome: Ok(result) }) => self.recall_answer(id.key(), &result),
             _ => None,
         };
@@ -319,6 +351,19 @@ impl Codec for Acp {
 }
 
 impl Acp {
+    fn recall_cancel(&mut self, params: &Value) -> Option<WasTold> {
+        let session = bounds::name(params.get("sessionId"))?;
+        if self.session.as_ref() == Some(&session) {
+            if let Some(turn) = &mut self.turn {
+                turn.cancelling = true;
+            }
+            return Some(WasTold::Interrupt);
+        }
+        self.below.cancels(&session);
+        // With the whole turn those below it go as well, and nobody asked for that one.
+        (!self.is_cancelling()).then_some(WasTold::StopInner(session))
+    }
+
     fn recall_request(&mut self, id: u64, method: &str, params: &Value) -> Option<WasTold> {
         self.used(id);
         let session = bounds::name(params.get("sessionId"));
@@ -339,6 +384,10 @@ impl Acp {
                 _ => WasTold::Message(MessageNumber(id / 2)),
             });
         }
+        if method == words::CLOSE && self.stage != Stage::Over {
+            self.stage = Stage::Closing { id };
+            return None;
+        }
         if let Some(how) = How::ALL.into_iter().find(|how| how.method() == method) {
             let expected = matches!(self.stage, Stage::Opening { id: asked, .. } if asked == id);
             if !expected && self.stage != Stage::Over {
@@ -351,10 +400,12 @@ impl Acp {
     fn recall_answer(&mut self, key: String, result: &Value) -> Option<WasTold> {
         let outcome = result.get("outcome").and_then(|outcome| outcome.get("outcome"));
         let word = outcome.or_else(|| result.get("action"))?.as_str()?;
-        let waited = self.asks.take(&key).is_some();
-        let cancelling = self.turn.as_ref().is_some_and(|turn| turn.cancelling);
+        let waiting = self.asks.take(&key);
+        let waited = waiting.is_some();
+        let inner =
+            waiting.and_then(|waiting| waiting.session).is_some_and(|id| self.below.is_cancelling(&id));
         match word {
-            "cancelled" | "cancel" if waited && cancelling => {
+            "cancelled" | "cancel" if waited && (inner || self.is_cancelling()) => {
                 self.due.push(Said::TookBack { key: key.clone() });
             }
             "decline" if waited => {

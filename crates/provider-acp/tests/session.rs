@@ -56,6 +56,31 @@ fn a_session_is_opened_step_by_step_and_nothing_is_told_before() {
 }
 
 #[test]
+fn a_session_is_closed_where_that_is_announced() {
+    let mut able = able();
+    able["agentCapabilities"]["sessionCapabilities"]["close"] = json!({});
+    let (mut talk, _) = Talk::begin(AcpProvider::any(), spec(), None);
+    talk.answer(0, able);
+    assert!(talk.tell(&Order::Close).is_err(), "there is no session yet");
+    talk.answer(2, json!({"sessionId": "s1"}));
+    talk.tell(&prompt("do it")).unwrap();
+    assert!(!talk.codec.is_closing());
+    let told = talk.tell(&Order::Close).unwrap();
+    assert_eq!(
+        (&told[0]["method"], &told[0]["params"]),
+        (&json!("session/close"), &json!({"sessionId": "s1"}))
+    );
+    assert_eq!(talk.tell(&Order::Close), Ok(vec![]), "once");
+    assert!(talk.codec.is_closing() && talk.taken_over().0.is_closing());
+    // The turn that it cancels is answered all the same.
+    assert!(matches!(talk.ends(json!({"stopReason": "cancelled"}))[..], [Said::Done(_)]));
+    assert!(talk.tell(&prompt("more")).unwrap_err().contains("closed"));
+    assert_eq!(talk.error(6, -32_603, "cannot"), (vec![Said::Closed], vec![]), "refused or not");
+    assert!(!talk.codec.is_closing());
+    assert_eq!(talk.tell(&Order::Close), Ok(vec![]));
+}
+
+#[test]
 fn acp_01_the_same_session_id_from_two_processes_is_no_matter() {
     let (mut one, mut other) = (Talk::open(), Talk::open());
     one.tell(&prompt("a")).unwrap();

@@ -5,7 +5,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use subagent_provider::{Inner, InnerState, Order, Said};
+use subagent_provider::{Inner, InnerState, Order, Said, WasTold};
 use support::{Talk, asked, finished, message_said, prompt};
 
 fn inner(id: &str) -> Inner {
@@ -140,6 +140,39 @@ fn acp_14_only_one_that_announces_it_is_cancelled() {
     let wrote = talk.tell(&Order::Interrupt).unwrap();
     let sessions: Vec<_> = wrote.iter().map(|line| line["params"]["sessionId"].as_str().unwrap()).collect();
     assert_eq!(sessions, ["s1", "c"], "its own session first");
+}
+
+#[test]
+fn acp_14_a_single_one_is_stopped_with_what_it_asks_and_the_turn_goes_on() {
+    let stop = |key: &str| Order::StopInner { key: key.to_owned() };
+    let mut talk = Talk::prompted();
+    assert!(talk.tell(&stop("c")).unwrap_err().contains("announced no such"));
+    talk.update("subagent_update", running());
+    talk.update("subagent_update", json!({"sessionId": "fixed", "state": {"state": "running"}}));
+    assert!(talk.tell(&stop("fixed")).unwrap_err().contains("announces no cancel"));
+    let params =
+        |session: &str| json!({"sessionId": session, "toolCall": {"toolCallId": "t"}, "options": []});
+    talk.request(1, "session/request_permission", params("c"));
+    talk.request(2, "session/request_permission", params("s1"));
+    let wrote = talk.tell(&stop("c")).unwrap();
+    assert_eq!(
+        (&wrote[0]["method"], &wrote[0]["params"]["sessionId"]),
+        (&json!("session/cancel"), &json!("c"))
+    );
+    assert_eq!((wrote.len(), &wrote[1]["id"]), (2, &json!(1)), "what the turn itself asks stays: {wrote:?}");
+    // What it asks after that nobody could answer.
+    let (said, wrote) = talk.request(3, "session/request_permission", params("c"));
+    assert_eq!((&said[..], wrote.len()), (&[Said::TookBack { key: "1".into() }][..], 1));
+    let said = talk.update("subagent_update", idle("cancelled"));
+    assert!(matches!(&said[..], [Said::Inner(inner)] if inner.state == Some(InnerState::Stopped)));
+    assert!(talk.tell(&stop("c")).unwrap_err().contains("works on nothing"));
+    // Begun again it may ask again.
+    talk.update("subagent_update", running());
+    assert_eq!(asked(&talk.request(4, "session/request_permission", params("c")).0).key, "4");
+    talk.tell(&Order::Interrupt).unwrap();
+    assert!(talk.tell(&stop("c")).unwrap_err().contains("whole turn"));
+    let (_, was) = talk.taken_over();
+    assert_eq!(was.iter().filter(|was| **was == WasTold::StopInner("c".into())).count(), 1, "{was:?}");
 }
 
 #[test]

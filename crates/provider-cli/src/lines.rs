@@ -168,6 +168,9 @@ impl Codec for Lines {
                 let answer = answer.to_owned();
                 ToChild::Answer { key: key.clone(), answer, option, text, reason: reason.clone() }
             }
+            Order::StopInner { .. } => {
+                return Err(String::from("its protocol has no word for subagents of its own"));
+            }
             Order::Close => ToChild::Close,
         };
         Ok(said.line())

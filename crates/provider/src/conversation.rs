@@ -47,6 +47,8 @@ pub enum Said {
     Plan(Vec<PlanStep>),
     /// A notice for people: a warning, a retry, a refusal of its own. No part of its answer.
     Notice(String),
+    /// Something that it wanted was denied by rules of its own, before anybody here was asked: what and why, for people.
+    Denied(String),
     /// The model that works for it, as it says.
     Model(String),
     /// The models that can be chosen here: all of them.
@@ -80,6 +82,8 @@ pub enum Said {
     },
     /// What it was prompted with is worked off: it waits for the next prompt.
     Done(TurnEnd),
+    /// It has closed what it was told to close: its input can be ended.
+    Closed,
     /// It broke its protocol: it cannot be spoken with any more.
     Broken(String),
 }
@@ -201,6 +205,11 @@ pub enum Order {
         /// Why.
         reason: Option<String>,
     },
+    /// Stop one of its own subagents, and nothing else.
+    StopInner {
+        /// The child's own name for it.
+        key: String,
+    },
     /// End: nothing more will be said.
     Close,
 }
@@ -225,6 +234,8 @@ pub enum WasTold {
     Answer(String),
     /// The request to cancel the turn.
     Interrupt,
+    /// The request to stop the inner subagent of this name.
+    StopInner(String),
 }
 
 /// The codec of one conversation: a state machine without IO, clock or randomness. Bytes that it gives are written in
@@ -242,6 +253,11 @@ pub trait Codec: Send {
     /// Whether it says that it took a message. Where it does not, a message counts as taken once it was written.
     fn acknowledges(&self) -> bool {
         true
+    }
+
+    /// Whether it was told to close and has not said [`Said::Closed`] yet. Its input is kept open for a bounded time then.
+    fn is_closing(&self) -> bool {
+        false
     }
 
     /// Takes note of a line that an earlier daemon wrote to the child, in its place between the lines that are heard

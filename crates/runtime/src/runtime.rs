@@ -15,7 +15,8 @@ use subagent_model::request::{
     UsageReport, WaitOptions, WaitReply,
 };
 use subagent_model::{
-    Cursor, Event, Problem, RequestNumber, Requester, RunNumber, SubagentId, SubagentRecord, TranscriptPage,
+    Cursor, Event, InnerList, Problem, RequestNumber, Requester, RunNumber, StopInnerReply, StopInnerRequest,
+    SubagentId, SubagentRecord, TranscriptPage,
 };
 
 /// Who calls: results are addressed to the requester, and a subagent that calls is the parent of what it spawns.
@@ -156,6 +157,20 @@ pub trait Runtime: Send + Sync + 'static {
     /// has ended or is being stopped changes nothing and is no error. Stopping an idle subagent closes its process.
     async fn stop(&self, caller: &Caller, id: SubagentId, request: StopRequest)
     -> Result<StopReply, Problem>;
+
+    /// The subagents that a child runs inside of itself, as it tells of them: those of its live conversation as they stand, and
+    /// those of earlier ones as they ended, or as lost. They have no records. At most 1,024, the newest.
+    async fn inner(&self, caller: &Caller, id: SubagentId) -> Result<InnerList, Problem>;
+
+    /// Tells a child to stop one of those, where it announces that it can. Returns once it was told; it says itself when
+    /// that one has stopped. One that is at work no longer changes nothing and is no error. `not_found`; `not_capable`,
+    /// with the reason, where only all of it can be stopped; `illegal_transition` while its conversation ends.
+    async fn stop_inner(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: StopInnerRequest,
+    ) -> Result<StopInnerReply, Problem>;
 
     /// Asks to stop everything that is the caller's, in one step.
     async fn stop_all(&self, caller: &Caller, request: StopAllRequest) -> Result<StopAllReply, Problem>;

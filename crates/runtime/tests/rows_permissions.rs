@@ -152,6 +152,22 @@ async fn perm_01_the_policy_is_tried_before_anybody_is_asked() {
 }
 
 #[tokio::test]
+async fn prov_12_what_rules_of_its_own_denied_is_kept_in_the_outcome_of_that_run_only() {
+    let world = world(Limits::default()).await;
+    for script in ["denied Bash rm\nsay did without", "denied Bash rm\nsay so far\nfail refused no"] {
+        let record = world.ended(world.spawn(scripted(script)).await).await;
+        assert_eq!(
+            record.marks.iter().filter(|mark| **mark == Mark::PermissionDenied).count(),
+            1,
+            "{record:?}"
+        );
+        assert!(record.requests.is_empty(), "nobody was asked: {record:?}");
+    }
+    let other = world.ended(world.spawn(scripted("say nothing was denied")).await).await;
+    assert!(!other.marks.contains(&Mark::PermissionDenied));
+}
+
+#[tokio::test]
 async fn perm_06_what_an_ancestor_denies_no_child_allows_however_it_was_made() {
     let world = world(Limits::default()).await;
     let strict =

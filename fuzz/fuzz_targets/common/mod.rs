@@ -185,6 +185,7 @@ impl<C: Codec + ?Sized> Talk<'_, C> {
                     b's' => Order::Steer { number, from, text, attached: vec![] },
                     b'i' => Order::Interrupt,
                     b'c' => Order::Close,
+                    b'k' => Order::StopInner { key: text },
                     _ => return self.hear(step),
                 };
                 self.tell(&order);
@@ -226,6 +227,7 @@ impl<C: Codec + ?Sized> Talk<'_, C> {
                     }
                     Order::Interrupt => WasTold::Interrupt,
                     Order::Answer { key, .. } => WasTold::Answer(key.clone()),
+                    Order::StopInner { key } => WasTold::StopInner(key.clone()),
                     Order::Close => return assert_eq!(was, []),
                 };
                 assert_eq!(was.iter().filter(|was| **was == expected).count(), 1, "{order:?}: {was:?}");

@@ -4,6 +4,7 @@ mod daemon;
 mod ends;
 mod events;
 mod inbox;
+mod inner;
 mod limits;
 mod requests;
 mod runs;
@@ -32,6 +33,7 @@ pub(crate) use ends::{
 pub(crate) use events::{EventList, EventsQuery, events};
 pub use inbox::AckRequest;
 pub(crate) use inbox::{Inbox, InboxQuery, acknowledge, claim, give_back, inbox};
+pub(crate) use inner::{inner, stop_inner};
 pub(crate) use limits::{LimitsDocument, limits, set_limits};
 pub(crate) use requests::{RequestsQuery, answer, requests, revoke};
 pub(crate) use runs::{change_budget, messages, resume, runs, steer};

@@ -22,8 +22,8 @@ use subagent_model::request::{
     TextPart, UsageReport, WaitOptions, WaitReply,
 };
 use subagent_model::{
-    Cursor, ErrorCode, Event, Problem, RequestNumber, Requester, RunNumber, SubagentId, SubagentRecord,
-    TranscriptPage, Usage,
+    Cursor, ErrorCode, Event, InnerList, InnerSubagent, Problem, RequestNumber, Requester, RunNumber,
+    StopInnerReply, StopInnerRequest, SubagentId, SubagentRecord, TranscriptPage, Usage,
 };
 use subagent_runtime::{AckReply, AckTarget, Caller, EventPage, Limits, ResumeReply, Runtime, SpawnReply};
 use subagent_testkit::Http;
@@ -62,6 +62,13 @@ pub(crate) fn record(id: SubagentId, status: &str) -> SubagentRecord {
         "consumed": false, "durable": true
     });
     serde_json::from_value(record).expect("a record")
+}
+
+/// One that runs inside of `one`.
+fn inner(key: &str) -> InnerSubagent {
+    let inner = json!({"key": key, "attempt": 1, "title": "t", "state": "running", "can_stop": true,
+        "announced_at": AT, "updated_at": AT});
+    serde_json::from_value(inner).expect("an inner one")
 }
 
 /// An event: an even position is of `one`, an odd one of `foreign`; a position that three divides is an interruption.
@@ -224,6 +231,22 @@ impl Runtime for Scripted {
     ) -> Result<StopReply, Problem> {
         self.note(caller, ("stop", id, request))?;
         Ok(StopReply { record: record(id, "stopping"), accepted: true, cascaded: vec![below()] })
+    }
+
+    async fn inner(&self, caller: &Caller, id: SubagentId) -> Result<InnerList, Problem> {
+        self.note(caller, ("inner", id))?;
+        Ok(InnerList { id, items: vec![inner("c")], more: false })
+    }
+
+    async fn stop_inner(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: StopInnerRequest,
+    ) -> Result<StopInnerReply, Problem> {
+        let key = request.key.clone();
+        self.note(caller, ("stop_inner", id, request))?;
+        Ok(StopInnerReply { inner: inner(&key), accepted: true })
     }
 
     async fn stop_all(&self, caller: &Caller, request: StopAllRequest) -> Result<StopAllReply, Problem> {

@@ -11,6 +11,7 @@ mod follow;
 pub(crate) mod gc;
 mod given;
 pub(crate) mod inbox;
+mod inner;
 mod limits;
 pub(crate) mod logs;
 pub(crate) mod ls;

@@ -6,10 +6,10 @@ use clap::Args;
 use futures_util::future::join_all;
 use serde::Serialize;
 use subagent_model::request::{StopAllRequest, StopReply, StopRequest};
-use subagent_model::{Cause, ErrorCode, Problem, SubagentId};
+use subagent_model::{Cause, ErrorCode, Problem, StopInnerRequest, SubagentId};
 use subagent_runtime::Runtime;
 
-use super::outcome;
+use super::{inner, outcome};
 use crate::console::Console;
 use crate::exit;
 use crate::fail::Failure;
@@ -32,6 +32,7 @@ const SLICE: Duration = Duration::from_secs(30);
   subagent stop --wait k7q2mx m3wd8p
   subagent stop --wait=10s k7q2mx
   subagent stop --all
+  subagent stop k7q2mx --inner a81f
 
 Stopping one that has ended changes nothing and says how it ended. Exit code 5: with --wait, something is still there
 when the time ran out.")]
@@ -51,6 +52,10 @@ pub(crate) struct StopArgs {
     /// Also return the follow-ups that wait; else the first of them opens the next run
     #[arg(long, conflicts_with = "all")]
     drop_follow_ups: bool,
+    /// Only this one of the agents that run inside of the subagent, where it can stop one by itself: its key, or the unique
+    /// beginning of one; `subagent show ID` lists them
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "no_cascade", "drop_follow_ups", "wait"])]
+    inner: Option<String>,
     /// Return once nothing of them is left running, or this time is over
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "forever",
         value_parser = within)]
@@ -93,6 +98,9 @@ struct Stopped {
 /// Carries it out.
 pub(crate) async fn run(args: &StopArgs, console: &Console) -> Result<u8, Failure> {
     let session = Session::open(console).await?;
+    if let Some(key) = &args.inner {
+        return stop_inner(&session, &args.ids, key).await;
+    }
     let mut told = if args.all {
         stop_all(&session, args.detached).await?
     } else {
@@ -142,6 +150,38 @@ async fn stop(session: &Session<'_>, ids: &[SubagentId], args: &StopArgs) -> Tol
         }
     }
     told
+}
+
+/// Stops one that runs inside of a subagent.
+async fn stop_inner(session: &Session<'_>, ids: &[String], key: &str) -> Result<u8, Failure> {
+    let [name] = ids else {
+        let message = "--inner stops one of the agents of one subagent, and more than one subagent is named";
+        return Err(Failure::new(ErrorCode::InvalidRequest, message)
+            .hint("Name one: `subagent stop ID --inner KEY`."));
+    };
+    let id = session.client.resolve(name).await?;
+    let request = StopInnerRequest { key: key.to_owned() };
+    let reply = session.client.stop_inner(&session.caller, id, request).await.map_err(|problem| {
+        let at_work = problem.ids.join(", ");
+        match problem.code {
+            ErrorCode::NotFound | ErrorCode::Ambiguous if !at_work.is_empty() => {
+                Failure::from(Problem { hint: Some(format!("At work are: {at_work}.")), ..problem })
+            }
+            _ => problem.into(),
+        }
+    })?;
+    let console = session.console;
+    if console.json {
+        console.document(&reply);
+        return Ok(exit::DONE);
+    }
+    let note = if reply.accepted { "was told to stop" } else { "had ended before" };
+    console.rows(&[vec![
+        Cell::painted(&reply.inner.key, Paint::Bold),
+        Cell::painted(reply.inner.state.as_str(), inner::paint(reply.inner.state)),
+        Cell::plain(note),
+    ]]);
+    Ok(exit::DONE)
 }
 
 async fn stop_all(session: &Session<'_>, detached: bool) -> Result<Told, Failure> {

@@ -24,6 +24,7 @@ fn schemas() -> Value {
         "session/resume": of::<acp::ResumeSessionRequest>(),
         "session/fork": of::<acp::ForkSessionRequest>(),
         "session/prompt": of::<acp::PromptRequest>(),
+        "session/close": of::<acp::CloseSessionRequest>(),
         "session/cancel": of::<acp::CancelNotification>(),
         "session/set_mode": of::<acp::SetSessionModeRequest>(),
         "session/set_config_option": of::<acp::SetSessionConfigOptionRequest>(),

@@ -97,6 +97,12 @@ impl Asks {
         self.waiting.values().map(Waiting::cancelled)
     }
 
+    /// The answers that give those of a session up.
+    pub(super) fn cancelled_of(&self, session: &str) -> impl Iterator<Item = Vec<u8>> {
+        let of = move |waiting: &&Waiting| waiting.session.as_deref() == Some(session);
+        self.waiting.values().filter(of).map(Waiting::cancelled)
+    }
+
     /// The bytes of an answer.
     pub(super) fn answer(&self, key: &str, ask: &Ask, answer: &Answer) -> Result<Vec<u8>, String> {
         let lost;

@@ -17,6 +17,8 @@ struct Child {
     title: Option<String>,
     state: Option<InnerState>,
     can_cancel: bool,
+    /// It was told to cancel what it is at.
+    cancelling: bool,
 }
 
 /// The sessions below the one that is spoken with.
@@ -43,6 +45,30 @@ impl Below {
             .iter()
             .filter(|(_, child)| child.is_live() && child.can_cancel)
             .map(|(id, _)| id.as_str())
+    }
+
+    /// Whether this one can be cancelled by itself now; `Err` says why not.
+    pub(super) fn may_be_cancelled(&self, session: &str) -> Result<(), String> {
+        match self.children.get(session) {
+            None => Err(String::from("it has announced no such session")),
+            Some(child) if !child.is_live() => Err(String::from("that session works on nothing")),
+            Some(child) if !child.can_cancel => Err(String::from(
+                "it announces no cancel for that session; only its whole turn can be cancelled",
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// It was told to cancel this one.
+    pub(super) fn cancels(&mut self, session: &str) {
+        if let Some(child) = self.children.get_mut(session) {
+            child.cancelling = child.is_live();
+        }
+    }
+
+    /// Whether this one is being cancelled.
+    pub(super) fn is_cancelling(&self, session: &str) -> bool {
+        self.children.get(session).is_some_and(|child| child.cancelling)
     }
 
     /// Takes in what `parent` tells of one below it; none for the session that is spoken with. Gives what is new of it: a
@@ -72,6 +98,7 @@ impl Below {
         }
         if let Some(state) = update.get("state") {
             child.state = Some(state_of(state));
+            child.cancelling &= child.is_live();
         }
         if !first && *child == before {
             return None;

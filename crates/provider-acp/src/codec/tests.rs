@@ -151,6 +151,7 @@ fn orders() -> impl Strategy<Value = Order> {
             answered(key.to_string(), &permission, Answer::Choice { choice })
         }),
         1 => "[0-9a-z]{0,3}".prop_map(move |text| answered(String::from("3"), &question, Answer::Text { text })),
+        1 => prop::sample::select(vec!["c", "x"]).prop_map(|key| Order::StopInner { key: key.to_owned() }),
         1 => Just(Order::Close),
     ]
 }
@@ -229,7 +230,7 @@ proptest! {
             Order::Prompt { number: None, .. } => vec![WasTold::Prompt],
             Order::Prompt { number: Some(number), .. } => vec![WasTold::Message(*number)],
             Order::Answer { key, .. } => vec![WasTold::Answer(key.clone())],
-            Order::Interrupt | Order::Steer { .. } | Order::Close => vec![],
+            Order::Interrupt | Order::Steer { .. } | Order::StopInner { .. } | Order::Close => vec![],
         };
         let Ok(line) = codec.tell(&order) else {
             prop_assert!(expected.is_empty(), "an open session takes it");

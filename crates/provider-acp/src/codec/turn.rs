@@ -282,9 +282,10 @@ impl Acp {
             }
         };
         // Before the first prompt, between two, and once a turn is to be cancelled nobody could answer.
+        let inner = waiting.session.as_deref().is_some_and(|session| self.below.is_cancelling(session));
         let nobody = match &self.turn {
-            Some(turn) => turn.cancelling,
-            None => self.below.live() == 0,
+            Some(turn) => turn.cancelling || inner,
+            None => self.below.live() == 0 || inner,
         };
         let cancelled = waiting.cancelled();
         if nobody {

@@ -25,6 +25,7 @@ pub(super) const SET_MODEL: &str = "session/set_model";
 pub(super) const SET_OPTION: &str = "session/set_config_option";
 pub(super) const PROMPT: &str = "session/prompt";
 pub(super) const CANCEL: &str = "session/cancel";
+pub(super) const CLOSE: &str = "session/close";
 
 /// An object without anything in it: "it is there".
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -243,6 +244,12 @@ impl<'a> Prompt<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cancel<'a> {
+    pub(super) session_id: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Close<'a> {
     pub(super) session_id: &'a str,
 }
 

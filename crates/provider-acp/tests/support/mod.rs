@@ -260,7 +260,8 @@ impl Drop for Talk {
         if !std::thread::panicking() {
             let (mut anew, _) = self.taken_over();
             // Both are where they were: what comes next means the same to both.
-            let orders = [prompt("more"), message(9, "more"), Order::Interrupt];
+            let inner = Order::StopInner { key: String::from("c") };
+            let orders = [prompt("more"), message(9, "more"), inner, Order::Interrupt, Order::Close];
             for order in orders {
                 assert_eq!(anew.tell(&order), self.codec.tell(&order), "{order:?}");
             }

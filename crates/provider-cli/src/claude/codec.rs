@@ -279,6 +279,16 @@ impl Claude {
             said.push(Said::Opened { session: Some(self.session.clone()) });
             return;
         }
+        if let (Some(task), false) =
+            (response.request_id.strip_prefix(orders::STOP_TASK), response.subtype == "success")
+        {
+            let why = response.error.as_deref().unwrap_or("without a reason");
+            let why = cut_at_boundary(why, EXCERPT_BYTES);
+            said.push(notice(&format!(
+                "its agent {} was not stopped: {why}",
+                cut_at_boundary(task, EXCERPT_BYTES)
+            )));
+        }
         for name in response.receipt.into_iter().flat_map(|receipt| receipt.cancelled) {
             said.extend(self.mail.hear(&name, Fate::Cancelled));
         }
@@ -334,6 +344,8 @@ impl Codec for Claude {
                 self.interrupts = self.interrupts.wrapping_add(1);
                 orders::interrupt(self.interrupts)
             }
+            Order::StopInner { key } if self.tasks.is_live(key) => orders::stop_task(key),
+            Order::StopInner { .. } => return Err(String::from("it has no such agent at work")),
             Order::Answer { key, ask, answer, reason } => {
                 if self.spoilt.contains(key) {
                     return Err(String::from("it used the id of this question for another one"));
@@ -360,6 +372,7 @@ impl Codec for Claude {
                 self.interrupts = self.interrupts.wrapping_add(1);
                 vec![WasTold::Interrupt]
             }
+            Was::StopTask(task) => vec![WasTold::StopInner(task)],
             Was::Answer(key) => {
                 self.asks.remove(&key);
                 vec![WasTold::Answer(key)]

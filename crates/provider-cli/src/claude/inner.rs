@@ -36,7 +36,9 @@ impl Tasks {
         }
         self.inner.insert(task.task_id.clone());
         let title = task.description.map(title);
-        Some(Inner { parent: task.parent_task_id, title, ..news(task.task_id, Some(InnerState::Running)) })
+        let begun = news(task.task_id, Some(InnerState::Running));
+        // Each can be stopped by its name: `stop_task`.
+        Some(Inner { parent: task.parent_task_id, title, can_cancel: Some(true), ..begun })
     }
 
     pub(super) fn updated(&mut self, task: TaskUpdated) -> Option<Inner> {
@@ -52,6 +54,11 @@ impl Tasks {
             self.inner.remove(&task.task_id);
         }
         Some(Inner { title, ..news(task.task_id, state) })
+    }
+
+    /// Whether it is an inner subagent at work.
+    pub(super) fn is_live(&self, task: &str) -> bool {
+        self.inner.contains(task)
     }
 
     pub(super) fn over(&mut self, task: &TaskNotification) -> Option<Inner> {

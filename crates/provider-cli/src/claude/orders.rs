@@ -9,6 +9,8 @@ use uuid::Uuid;
 pub(super) const INITIALIZE: &str = "initialize";
 /// How the names of our interrupts begin.
 const INTERRUPT: &str = "interrupt-";
+/// How the names of our requests to stop a task begin; the task follows.
+pub(super) const STOP_TASK: &str = "stop-task-";
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -23,7 +25,7 @@ enum Line<'a> {
     },
     ControlRequest {
         request_id: &'a str,
-        request: Request,
+        request: Request<'a>,
     },
     ControlResponse {
         response: Response<'a>,
@@ -59,11 +61,13 @@ enum Source<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "subtype", rename_all = "snake_case")]
-enum Request {
+enum Request<'a> {
     /// Without a system prompt: an empty one would take the place of its own.
     Initialize {},
     /// What waits behind the turn is cancelled with it: it comes back to us.
     Interrupt { cancel_queued: bool },
+    /// One of its own tasks, subagents among them.
+    StopTask { task_id: &'a str },
 }
 
 #[derive(Serialize)]
@@ -117,6 +121,12 @@ pub(super) fn interrupt(n: u32) -> Vec<u8> {
     Line::ControlRequest { request_id: &request_id, request }.bytes()
 }
 
+/// Stops one of its own tasks.
+pub(super) fn stop_task(task_id: &str) -> Vec<u8> {
+    let request_id = format!("{STOP_TASK}{task_id}");
+    Line::ControlRequest { request_id: &request_id, request: Request::StopTask { task_id } }.bytes()
+}
+
 /// A text for the model. A steer is taken at the next safe point of the open turn, anything else when its turn comes.
 pub(super) fn user(name: Uuid, text: &str, attached: &[Attached], steer: bool) -> Vec<u8> {
     let text = with_texts(text, attached);
@@ -157,6 +167,8 @@ pub(super) enum Was {
     /// A text for the model, by this name.
     User(Uuid),
     Interrupt,
+    /// The request to stop the task of this name.
+    StopTask(String),
     /// An answer to the question of this name.
     Answer(String),
     /// It stands for nothing that anybody asks about.
@@ -187,6 +199,9 @@ pub(super) fn read(line: &[u8]) -> Was {
     match (&*kind, uuid, request_id, response) {
         ("user", Some(name), ..) => Was::User(name),
         ("control_request", _, Some(id), _) if id.starts_with(INTERRUPT) => Was::Interrupt,
+        ("control_request", _, Some(id), _) if id.starts_with(STOP_TASK) => {
+            Was::StopTask(id[STOP_TASK.len()..].to_owned())
+        }
         ("control_response", _, _, Some(Answered { request_id, response: Some(it) }))
             if matches!(it.behavior.as_deref(), Some("allow" | "deny")) =>
         {

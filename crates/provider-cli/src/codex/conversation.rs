@@ -167,6 +167,9 @@ impl Codec for AppServer {
                 Ok(bytes)
             }
             Order::Answer { key, answer, .. } => self.asks.answer(key, answer),
+            Order::StopInner { .. } => {
+                Err(String::from("codex announces no way to stop one of its own agents"))
+            }
             Order::Close => Ok(vec![]),
         }
     }

@@ -308,6 +308,7 @@ proptest! {
             }
             Order::Interrupt => vec![WasTold::Interrupt],
             Order::Answer { key, .. } => vec![WasTold::Answer(key)],
+            Order::StopInner { key } => vec![WasTold::StopInner(key)],
             Order::Close => vec![],
         };
         prop_assert_eq!(opened(HELLO).recall(&line[..line.len() - 1]), expected);

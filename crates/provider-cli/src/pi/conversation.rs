@@ -138,6 +138,7 @@ impl Codec for Rpc {
                 Ok(interrupt(turn, &mut self.dialogs))
             }
             Order::Answer { key, answer, .. } => self.dialogs.answer(key, answer),
+            Order::StopInner { .. } => Err(String::from("pi tells of no agents of its own")),
             Order::Close => Ok(vec![]),
         }
     }

@@ -32,6 +32,7 @@ use world::World;
 /// | `tool start ID NAME`, `tool end ID` | the same in two steps |
 /// | `compact` | has shortened its context |
 /// | `offer MODEL...` | tells which models it offers |
+/// | `denied TEXT` | a rule of its own denied it something |
 /// | `background N` | N pieces of background work are live |
 /// | `held-up [MS]` | a limit holds it up, until then |
 /// | `ask ACTION TITLE` | asks for a permission and waits; the answer is `$answer` from then on |

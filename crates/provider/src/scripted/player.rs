@@ -200,6 +200,7 @@ impl Player {
             }
             Step::Compact => self.say(Said::Compacted),
             Step::Offer(models) => self.say(Said::Models(models)),
+            Step::Denied(what) => self.say(Said::Denied(what.clone())),
             Step::Background(live) => self.say(Said::Background { live }),
             Step::HeldUp(by) => self.say(Said::HeldUp { until: by.map(from_now) }),
             Step::Ask { action, title, always } => {
@@ -320,6 +321,8 @@ impl Player {
                     self.answer = word;
                 }
             }
+            // It has none.
+            Order::StopInner { .. } => {}
             Order::Close => {
                 self.remember(ToldKind::Close, None, None, "");
                 if !self.deaf {

@@ -4,6 +4,7 @@ mod attaching;
 mod authority;
 mod ceiling;
 mod deliveries;
+mod inner;
 mod maintenance;
 mod prepare;
 mod reading;
@@ -35,7 +36,8 @@ use subagent_model::request::{
     UsageReport, WaitOptions, WaitReply,
 };
 use subagent_model::{
-    Cursor, ErrorCode, Problem, RequestNumber, RunNumber, SubagentId, SubagentRecord, TranscriptPage,
+    Cursor, ErrorCode, InnerList, Problem, RequestNumber, RunNumber, StopInnerReply, StopInnerRequest,
+    SubagentId, SubagentRecord, TranscriptPage,
 };
 use subagent_store::{Resolved, Store, StoreError, StoreMode};
 use tokio::sync::oneshot;
@@ -245,6 +247,19 @@ impl Runtime for Engine {
         request: StopRequest,
     ) -> Result<StopReply, Problem> {
         self.stop_one(caller, id, request).await
+    }
+
+    async fn inner(&self, caller: &Caller, id: SubagentId) -> Result<InnerList, Problem> {
+        self.list_inner(caller, id).await
+    }
+
+    async fn stop_inner(
+        &self,
+        caller: &Caller,
+        id: SubagentId,
+        request: StopInnerRequest,
+    ) -> Result<StopInnerReply, Problem> {
+        self.stop_one_inner(caller, id, request).await
     }
 
     async fn stop_all(&self, caller: &Caller, request: StopAllRequest) -> Result<StopAllReply, Problem> {

@@ -12,6 +12,7 @@ mod effects;
 mod face;
 mod feed;
 mod models;
+mod inners;
 mod names;
 mod notices;
 mod output;
@@ -51,6 +52,7 @@ use self::agents::Agents;
 use self::cwd::Cwds;
 use self::feed::Feed;
 use self::models::KnownModels;
+use self::inners::LiveInners;
 use self::paths::Paths;
 use self::refusals::Refusals;
 use self::tasks::Tasks;
@@ -174,6 +176,7 @@ pub(crate) struct Inner {
     pub(crate) agents: Agents,
     pub(crate) models: KnownModels,
     pub(crate) transcripts: Transcripts,
+    pub(crate) inners: LiveInners,
     pub(crate) waiters: Waiters,
     pub(crate) watchers: Watchers,
     pub(crate) activity: Activities,
@@ -236,6 +239,7 @@ impl Engine {
             agents,
             models: KnownModels::new(config.models.clone()),
             transcripts: Transcripts::start().map_err(StartError::Thread)?,
+            inners: LiveInners::default(),
             waiters: Waiters::default(),
             watchers: Watchers::default(),
             activity: Activities::default(),

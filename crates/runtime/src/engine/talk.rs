@@ -31,12 +31,15 @@ use self::ear::Ear;
 use self::scribe::Scribe;
 use self::turn::Ruling;
 use super::attempt::Attempt;
+use super::tasks::StopInner;
 use super::writer::{Act, ActError, Acted};
 
 /// Most requests of one run: a child that asks for more has lost its way.
 const MOST_ASKS: u32 = 1_000;
 /// How much is told to the writer before it is waited for.
 const AT_ONCE: u32 = 64;
+/// Most stops of inner subagents that wait to be told.
+const MOST_INNER_STOPS: usize = 64;
 
 /// What a conversation came to.
 pub(super) enum Over {
@@ -90,6 +93,8 @@ pub(super) struct Talk<'a> {
     /// A message that was found in the log behind the end of a turn, and that end: it may have opened the next turn, or crossed
     /// the end.
     crossed: Option<(MessageNumber, Option<TurnEnd>)>,
+    /// Inner subagents that somebody wants to be stopped.
+    inner_stops: mpsc::Receiver<StopInner>,
     /// An agent that has not opened its session by then never will.
     opening: Option<Instant>,
 }
@@ -159,7 +164,7 @@ impl Attempt {
     fn scribe(&self) -> Scribe {
         let state = self.states.borrow();
         let path = self.dir().join(super::transcripts::FILE);
-        let (key, sink) = (self.key, self.inner.transcripts.clone());
+        let (key, sink) = (self.key, (self.inner.transcripts.clone(), self.inner.inners.clone()));
         Scribe::new(sink, path, key.subagent, &state.spec.provider, key.attempt, state.run.number)
     }
 }
@@ -170,6 +175,8 @@ impl<'a> Talk<'a> {
         if let Some(shim) = channel.as_shim() {
             attempt.inner.tasks.set_log_end(attempt.key, shim.log_end());
         }
+        let (inner_stops, asked) = mpsc::channel(MOST_INNER_STOPS);
+        attempt.inner.tasks.set_inner_stops(attempt.key, inner_stops);
         Self {
             attempt,
             channel,
@@ -192,6 +199,7 @@ impl<'a> Talk<'a> {
             deadline: None,
             opening: attempt.opens_within().map(|within| Instant::now() + within),
             crossed: None,
+            inner_stops: asked,
             news: true,
         }
     }
@@ -244,6 +252,7 @@ impl<'a> Talk<'a> {
                     let failure = self.failed(ErrorCode::Timeout, why, true);
                     self.fail(failure);
                 }
+                Some(stop) = self.inner_stops.recv() => self.stop_inner(stop).await,
                 _ = renewal.tick() => {
                     if let Some(shim) = self.channel.as_shim() {
                         let _ = shim.renew(lease);
@@ -339,6 +348,7 @@ impl<'a> Talk<'a> {
                 Said::TookBack { key } => self.act_soon(Command::TakeBack { attempt, key }),
                 Said::Background { live: 0 } => self.act_soon(Command::BackgroundEnded { attempt }),
                 Said::HeldUp { until } => self.held_up(until),
+                Said::Closed => self.farewell(),
                 Said::Done(end) => {
                     self.crossed = None;
                     self.count();
@@ -369,6 +379,7 @@ impl<'a> Talk<'a> {
                 | Said::Thought(_)
                 | Said::Plan(_)
                 | Said::Notice(_)
+                | Said::Denied(_)
                 | Said::Model(_)
                 | Said::Inner(_)
                 | Said::Background { .. } => {}
@@ -440,6 +451,9 @@ impl<'a> Talk<'a> {
         };
         if self.ear.missed {
             marks.push(subagent_model::Mark::OutputIncomplete);
+        }
+        if self.ear.denied {
+            marks.push(subagent_model::Mark::PermissionDenied);
         }
         Conclusion { outcome, result: text, marks, quality, exit: None }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use subagent_core::run::Subagent;
 use subagent_model::AttemptKey;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +15,25 @@ pub(crate) struct Follow {
     pub(crate) stop: CancellationToken,
     /// The states of its subagent, as they are committed.
     pub(crate) states: watch::Receiver<Arc<Subagent>>,
+}
+
+/// A stop of one inner subagent of a child.
+pub(crate) struct StopInner {
+    /// The child's name for it.
+    pub(crate) key: String,
+    /// Told once the child was, or could not be.
+    pub(crate) reply: oneshot::Sender<Result<(), NotStopped>>,
+}
+
+/// Why a child was not told.
+#[derive(Debug)]
+pub(crate) enum NotStopped {
+    /// Its protocol has no word for it now.
+    NoWord(String),
+    /// Nobody speaks with it any more.
+    Over,
+    /// It cannot be known whether it was.
+    Unknown(String),
 }
 
 /// The tasks at work.
@@ -29,6 +48,7 @@ struct Entry {
     state: watch::Sender<Arc<Subagent>>,
     log_end: Option<watch::Receiver<u64>>,
     cgroup: Option<std::path::PathBuf>,
+    inner_stops: Option<mpsc::Sender<StopInner>>,
     abort: Option<AbortHandle>,
 }
 
@@ -50,7 +70,14 @@ impl Tasks {
         let (sender, states) = watch::channel(Arc::clone(state));
         map.insert(
             key,
-            Entry { stop: stop.clone(), state: sender, log_end: None, cgroup: None, abort: None },
+            Entry {
+                stop: stop.clone(),
+                state: sender,
+                log_end: None,
+                cgroup: None,
+                inner_stops: None,
+                abort: None,
+            },
         );
         Some(Follow { stop, states })
     }
@@ -89,6 +116,25 @@ impl Tasks {
         if let Some(entry) = self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&key) {
             entry.log_end = Some(log_end);
         }
+    }
+
+    /// Where stops of inner subagents are taken.
+    pub(crate) fn set_inner_stops(&self, key: AttemptKey, inner_stops: mpsc::Sender<StopInner>) {
+        if let Some(entry) = self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&key) {
+            entry.inner_stops = Some(inner_stops);
+        }
+    }
+
+    /// Asks the task to have an inner subagent stopped; false when nobody speaks with its child, or too much is asked.
+    pub(crate) fn stop_inner(
+        &self,
+        key: AttemptKey,
+        inner: String,
+        reply: oneshot::Sender<Result<(), NotStopped>>,
+    ) -> bool {
+        let map = self.by_attempt.lock().unwrap_or_else(PoisonError::into_inner);
+        let stops = map.get(&key).and_then(|entry| entry.inner_stops.as_ref());
+        stops.is_some_and(|stops| stops.try_send(StopInner { key: inner, reply }).is_ok())
     }
 
     /// The control group of the attempt's shim.

@@ -112,6 +112,7 @@ fn lines_of(entry: &TranscriptEntry) -> Option<String> {
             let parts = [state.as_deref(), title.as_deref()].into_iter().flatten().collect::<Vec<_>>();
             (format!("subagent {}", text::line(id)), parts.join(": "))
         }
+        What::StopInner { id } => (format!("subagent {} is to stop", text::line(id)), String::new()),
         What::TurnEnd { error: Some(error), .. } => {
             (String::from("turn failed"), format!("{}: {}", error.code, error.message))
         }

@@ -1,10 +1,10 @@
 //! The named facts of a subagent, one a row.
 
 use subagent_model::request::{Activity, QueuePlace, UsageReport};
-use subagent_model::{Quality, Receipt, RequestState, SubagentRecord};
+use subagent_model::{InnerSubagent, Quality, Receipt, RequestState, SubagentRecord};
 
 use super::words;
-use crate::commands::{asked, budget, follow, outcome, receipt};
+use crate::commands::{asked, budget, follow, inner, outcome, receipt};
 use crate::console::Console;
 use crate::view::look::Paint;
 use crate::view::rows::Cell;
@@ -20,6 +20,8 @@ pub(super) struct Around {
     pub(super) activity: Option<Activity>,
     /// What it and everything below it used.
     pub(super) usage: Option<UsageReport>,
+    /// What runs inside of it.
+    pub(super) inner: Vec<InnerSubagent>,
 }
 
 /// Facts by name, in the order in which they are read.
@@ -46,6 +48,7 @@ pub(super) fn card(record: &SubagentRecord, around: &Around, console: &Console) 
     let mut facts = Facts::default();
     identity(record, &around.children, &mut facts);
     standing(record, around, &mut facts);
+    inside(record, &around.inner, &mut facts);
     life(record, &mut facts);
     use_of(record, around.usage.as_ref(), &mut facts);
     mail(record, &mut facts);
@@ -107,6 +110,18 @@ fn standing(record: &SubagentRecord, around: &Around, facts: &mut Facts) {
         "idle until",
         record.retire_at.map(|at| format!("closed {} unless it gets a message", time::ahead(at))),
     );
+}
+
+/// The agents that run inside of it, each below the one that it belongs to.
+fn inside(record: &SubagentRecord, all: &[InnerSubagent], facts: &mut Facts) {
+    let (shown, left) = inner::shown(all);
+    for one in shown {
+        let of = one.parent.as_ref().map(|parent| format!(", of {parent}")).unwrap_or_default();
+        facts.say(&format!("inner {}{of}", one.key), inner::words(one, record.handle.as_str()));
+    }
+    if left > 0 {
+        facts.say("inner", format!("{left} more; `subagent show --json {}` has them all", record.handle));
+    }
 }
 
 /// Times, runs, attempts.
@@ -192,7 +207,13 @@ mod tests {
     use subagent_model::request::{QueuePlace, UsageReport};
 
     fn around() -> Around {
-        Around { place: QueuePlace::default(), children: Vec::new(), activity: None, usage: None }
+        Around {
+            place: QueuePlace::default(),
+            children: Vec::new(),
+            activity: None,
+            usage: None,
+            inner: Vec::new(),
+        }
     }
 
     #[test]

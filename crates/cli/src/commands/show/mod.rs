@@ -20,7 +20,7 @@ const CHILDREN: u32 = 100;
 
 /// Show everything that is known of a subagent
 ///
-/// Status and its reason, what it asks for and how to answer, runs, attempts with their processes, budget and use,
+/// Status and its reason, what it asks for and how to answer, the agents that run inside of it, runs, attempts with their processes, budget and use,
 /// messages, standing answers, exit facts, the error with its diagnostic, and the beginning of the result. Looking is no
 /// acknowledgement: the result stays in the inbox.
 #[derive(Debug, Args)]
@@ -45,6 +45,7 @@ pub(crate) async fn run(args: &ShowArgs, console: &Console) -> Result<u8, Failur
     };
     // A daemon of an earlier version does not tell it.
     let usage = client.usage(caller, id).await.ok();
+    let inner = client.inner(caller, id).await.map(|list| list.items).unwrap_or_default();
     if console.json {
         let mut document = serde_json::to_value(&record).unwrap_or_default();
         if let Some(fields) = document.as_object_mut() {
@@ -52,6 +53,8 @@ pub(crate) async fn run(args: &ShowArgs, console: &Console) -> Result<u8, Failur
             fields.extend(place.held_by.map(|held| (String::from("queue_held_by"), held.into())));
             let below = usage.and_then(|report| serde_json::to_value(report.below?).ok());
             fields.extend(below.map(|below| (String::from("usage_below"), below)));
+            let inner = serde_json::to_value(&inner).ok().filter(|_| !inner.is_empty());
+            fields.extend(inner.map(|inner| (String::from("inner"), inner)));
         }
         console.document(&document);
         return Ok(exit::DONE);
@@ -61,7 +64,7 @@ pub(crate) async fn run(args: &ShowArgs, console: &Console) -> Result<u8, Failur
     // A look that fails shows nothing; the record is what counts.
     let seen = client.activity(caller).await.unwrap_or_default();
     let activity = seen.into_iter().find(|activity| activity.id == id);
-    console.rows(&card::card(&record, &Around { place, children, activity, usage }, console));
+    console.rows(&card::card(&record, &Around { place, children, activity, usage, inner }, console));
     texts::tell(&record, console);
     Ok(exit::DONE)
 }

@@ -40,7 +40,8 @@ impl Claude {
             "" => denial.tool_name.clone(),
             input => format!("{} {}", denial.tool_name, asks::title(&denial.tool_name, input)),
         };
-        Some(notice(&format!("denied: {}{why}", cut_at_boundary(&title, NOTICE_BYTES / 2))))
+        let text = format!("{}{why}", cut_at_boundary(&title, NOTICE_BYTES / 2));
+        Some(Said::Denied(cut_at_boundary(&text, NOTICE_BYTES).to_owned()))
     }
 }
 

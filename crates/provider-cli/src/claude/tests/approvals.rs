@@ -250,12 +250,12 @@ fn prov_12_what_was_denied_is_told_once() {
     prompted(&mut claude);
     let denied = json!({"type": "system", "subtype": "permission_denied", "tool_name": "Bash",
         "tool_use_id": "t1", "decision_reason_type": "rule", "message": "a rule of the user"});
-    assert_eq!(said(&mut claude, &denied), [Said::Notice("denied: Bash: a rule of the user".into())]);
+    assert_eq!(said(&mut claude, &denied), [Said::Denied("Bash: a rule of the user".into())]);
     let denials = json!([{"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "ls"}},
         {"tool_name": "Write", "tool_use_id": "t2", "tool_input": {"file_path": "/a", "content": "x"}}]);
     let heard = said(&mut claude, &result(&json!({"permission_denials": denials.clone()})));
-    let notices: Vec<_> = heard.iter().filter(|said| matches!(said, Said::Notice(_))).collect();
-    assert_eq!(notices, [&Said::Notice("denied: Write /a".into())]);
+    let told: Vec<_> = heard.iter().filter(|said| matches!(said, Said::Denied(_))).collect();
+    assert_eq!(told, [&Said::Denied("Write /a".into())]);
     said(&mut claude, &super::state("idle"));
     prompted(&mut claude);
     ended(&mut claude, &result(&json!({"permission_denials": denials})));

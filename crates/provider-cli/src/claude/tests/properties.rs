@@ -158,6 +158,7 @@ proptest! {
             }
             Order::Interrupt => vec![WasTold::Interrupt],
             Order::Answer { key, .. } => vec![WasTold::Answer(key)],
+            Order::StopInner { key } => vec![WasTold::StopInner(key)],
             Order::Close => vec![],
         };
         prop_assert_eq!(line.split_inclusive(|byte| *byte == b'\n').count(), expected.len());

@@ -300,6 +300,33 @@ fn live(tasks: &[&str]) -> Value {
 }
 
 #[test]
+fn prov_11_a_single_inner_subagent_is_stopped_by_its_task() {
+    let mut claude = opened();
+    prompted(&mut claude);
+    let stop = Order::StopInner { key: String::from("a1") };
+    assert!(claude.tell(&stop).is_err(), "nothing of it was told");
+    let started = task(&json!({"subtype": "task_started", "task_id": "a1", "subagent_type": "Explore"}));
+    said(&mut claude, &started);
+    let wrote = claude.tell(&stop).unwrap();
+    let request = json!({"type": "control_request", "request_id": "stop-task-a1",
+        "request": {"subtype": "stop_task", "task_id": "a1"}});
+    assert_eq!(line(&wrote), request);
+    assert_eq!(claude.recall(&wrote), [WasTold::StopInner("a1".into())]);
+    let answer = |subtype: &str| {
+        json!({"type": "control_response",
+            "response": {"subtype": subtype, "request_id": "stop-task-a1", "error": "No task found"}})
+    };
+    assert_eq!(said(&mut claude, &answer("success")), []);
+    let refused = said(&mut claude, &answer("error"));
+    assert!(
+        matches!(&refused[..], [Said::Notice(why)] if why.contains("a1") && why.contains("No task found"))
+    );
+    let over = task(&json!({"subtype": "task_notification", "status": "stopped", "summary": ""}));
+    said(&mut claude, &over);
+    assert!(claude.tell(&stop).is_err(), "it is over");
+}
+
+#[test]
 fn prov_11_inner_subagents_are_shown_and_their_text_is_never_the_answer() {
     let mut claude = opened();
     prompted(&mut claude);
@@ -307,7 +334,12 @@ fn prov_11_inner_subagents_are_shown_and_their_text_is_never_the_answer() {
         "task_type": "local_agent", "parent_task_id": "a0", "is_backgrounded": false, "prompt": "p"}));
     let news =
         |state| Inner { id: "a1".into(), parent: None, title: None, state: Some(state), can_cancel: None };
-    let begun = Inner { parent: Some("a0".into()), title: Some("look".into()), ..news(InnerState::Running) };
+    let begun = Inner {
+        parent: Some("a0".into()),
+        title: Some("look".into()),
+        can_cancel: Some(true),
+        ..news(InnerState::Running)
+    };
     assert_eq!(said(&mut claude, &started), [Said::Inner(begun)]);
     for mut inner in [
         text("I am the inner one"),

@@ -108,6 +108,7 @@ proptest! {
             Order::Prompt { number: Some(number), .. } | Order::Steer { number, .. } => vec![WasTold::Message(*number)],
             Order::Interrupt => vec![WasTold::Interrupt],
             Order::Answer { key, .. } => vec![WasTold::Answer(key.clone())],
+            Order::StopInner { key } => vec![WasTold::StopInner(key.clone())],
             Order::Close => vec![],
         };
         if let Ok(bytes) = codec.tell(&order) {

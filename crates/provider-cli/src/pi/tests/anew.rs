@@ -96,6 +96,7 @@ proptest! {
                 vec![WasTold::Interrupt, WasTold::Answer("u".into()), WasTold::Answer("v".into())]
             }
             Order::Answer { key, .. } => vec![WasTold::Answer(key)],
+            Order::StopInner { key } => vec![WasTold::StopInner(key)],
             Order::Close => vec![],
         };
         prop_assert_eq!(recalled, expected);

@@ -80,7 +80,7 @@ impl Engine {
     }
 
     /// The files, oldest first. A process that served several runs has one.
-    fn transcripts_of(&self, state: &Arc<Subagent>) -> Vec<(AttemptNumber, PathBuf)> {
+    pub(super) fn transcripts_of(&self, state: &Arc<Subagent>) -> Vec<(AttemptNumber, PathBuf)> {
         let earlier = state.earlier.iter().map(|run| (run.number, run.attempts.as_slice()));
         let now = (state.run.number, &*state.run.attempts);
         let facts = earlier.chain([now]).flat_map(|(run, attempts)| attempts.iter().map(move |a| (run, a)));

@@ -177,6 +177,14 @@ impl Channel {
         }
     }
 
+    /// It is closing, and will say when it has.
+    pub(super) fn is_closing(&self) -> bool {
+        match self {
+            Self::Shim(channel) => channel.wire.codec.is_closing(),
+            Self::Task(_) | Self::Past(_) => false,
+        }
+    }
+
     /// Ends its input.
     pub(super) fn close(&mut self) {
         match self {

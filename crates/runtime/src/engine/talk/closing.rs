@@ -15,6 +15,8 @@ use super::{Over, Talk};
 const POLITE: Duration = Duration::from_millis(500);
 /// How long a child whose work is done may take for the same.
 const UNHURRIED: Duration = Duration::from_secs(5);
+/// How long it may take to close its session before its input is ended.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How far the end has come.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +42,8 @@ enum Step {
     New,
     /// Its turn is being cancelled.
     Cancel,
+    /// It closes its session; its input is still open.
+    Farewell,
     /// It was told that nothing more will come.
     Close,
     /// It is being ended from outside.
@@ -129,8 +133,11 @@ impl Talk<'_> {
                 closing.next = Instant::now() + if closing.why == Why::Cut { graces.term } else { polite };
                 Step::Cancel
             }
-            Step::New | Step::Cancel => {
-                let _ = self.channel.tell(&Order::Close).await;
+            Step::New | Step::Cancel if self.takes_leave(closing.why).await => {
+                closing.next = Instant::now() + FAREWELL.min(graces.term);
+                Step::Farewell
+            }
+            Step::New | Step::Cancel | Step::Farewell => {
                 self.channel.close();
                 let patience = if closing.why == Why::Stop { polite } else { UNHURRIED.min(graces.term) };
                 closing.next = Instant::now() + patience;
@@ -159,6 +166,22 @@ impl Talk<'_> {
         };
         self.closing = Some(closing);
         None
+    }
+
+    /// Tells it to close. True when it says so once it has, and that is to be waited for: a stop waits for nothing more.
+    async fn takes_leave(&mut self, why: Why) -> bool {
+        // It may have no word for it: then the end of its input says it.
+        let _ = self.channel.tell(&Order::Close).await;
+        why != Why::Stop && self.channel.is_closing()
+    }
+
+    /// It has closed its session: nothing more is waited for.
+    pub(super) fn farewell(&mut self) {
+        if let Some(closing) = &mut self.closing
+            && closing.step == Step::Farewell
+        {
+            closing.next = Instant::now();
+        }
     }
 
     /// A child that does not cancel its turn is stopped: an interrupt ends the turn within a bound.

@@ -23,6 +23,8 @@ pub(super) struct Ear {
     pub(super) tool_uses: u32,
     /// A part of what it said could not be heard.
     pub(super) missed: bool,
+    /// Rules of its own denied something that it wanted.
+    pub(super) denied: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -66,6 +68,7 @@ impl Ear {
             }
             Said::Used(usage) => counts.usage = Some(*usage),
             Said::Compacted => counts.compactions = 1,
+            Said::Denied(_) => self.denied = true,
             Said::Background { live } => self.background = *live,
             _ => {}
         }

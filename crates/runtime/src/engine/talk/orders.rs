@@ -8,6 +8,7 @@ use subagent_model::{ErrorCode, Message, RequestState, Requester, Written};
 use subagent_provider::Order;
 use tokio::time::Instant;
 
+use super::super::tasks::{NotStopped, StopInner};
 use super::super::writer::Act;
 use super::Talk;
 use super::channel::Untold;
@@ -175,6 +176,20 @@ impl Talk<'_> {
             let command = Command::Told { attempt: self.attempt.key.attempt, number: request.number };
             self.attempt.tell(Act::lazy(self.attempt.key.subagent, command));
         }
+    }
+
+    /// Tells the child to stop one of its own. It changes nothing of the run, so nothing is committed.
+    pub(super) async fn stop_inner(&mut self, stop: StopInner) {
+        let StopInner { key, reply } = stop;
+        let told = match self.channel.tell(&Order::StopInner { key }).await {
+            Ok(()) => Ok(()),
+            Err(Untold::NoWord(why)) => Err(NotStopped::NoWord(why)),
+            Err(Untold::Closed) => Err(NotStopped::Over),
+            Err(Untold::Unknown(why)) => Err(NotStopped::Unknown(why)),
+        };
+        self.news = true;
+        // Who asked may be gone.
+        let _ = reply.send(told);
     }
 
     /// Results of its own children that it has not read are put before it; having them is reading them.

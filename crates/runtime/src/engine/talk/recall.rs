@@ -77,6 +77,8 @@ impl Talk<'_> {
                         recalled.answered.push(key);
                     }
                     WasTold::Interrupt => recalled.interrupted = true,
+                    // What came of it the child says itself.
+                    WasTold::StopInner(_) => {}
                 },
                 Was::Hole { stdin } => {
                     recalled.hole_in_input |= stdin;
@@ -219,5 +221,6 @@ fn words_of(state: &Subagent, told: &WasTold) -> What {
             What::Answer { key: key.clone(), answer, reason }
         }
         WasTold::Interrupt => What::Interrupt,
+        WasTold::StopInner(id) => What::StopInner { id: id.clone() },
     }
 }

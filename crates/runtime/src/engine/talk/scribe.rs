@@ -8,8 +8,9 @@ use subagent_model::transcript::Step;
 use subagent_model::{
     Attachment, AttemptNumber, RunNumber, SubagentId, TRANSCRIPT_VERSION, Timestamp, TranscriptEntry, What,
 };
-use subagent_provider::{Attached, InnerState, Order, PlanState, Said, TurnEnd};
+use subagent_provider::{Attached, Order, PlanState, Said, TurnEnd};
 
+use super::super::inners::{LiveInners, status_of};
 use super::super::transcripts::Transcripts;
 
 /// Most bytes that wait for the disk.
@@ -20,6 +21,8 @@ const MOST_JOINED: usize = 1 << 20;
 /// The writer of one attempt's transcript.
 pub(super) struct Scribe {
     sink: Transcripts,
+    /// Where those who ask are told of inner subagents.
+    inners: LiveInners,
     path: PathBuf,
     subagent: SubagentId,
     provider: String,
@@ -40,15 +43,17 @@ pub(super) struct Scribe {
 
 impl Scribe {
     pub(super) fn new(
-        sink: Transcripts,
+        (sink, inners): (Transcripts, LiveInners),
         path: PathBuf,
         subagent: SubagentId,
         provider: &str,
         attempt: AttemptNumber,
         run: RunNumber,
     ) -> Self {
+        inners.begin((subagent, attempt));
         Self {
             sink,
+            inners,
             path,
             subagent,
             provider: provider.to_owned(),
@@ -83,6 +88,9 @@ impl Scribe {
             _ => {}
         }
         self.put_thought(position, at);
+        if let Said::Inner(inner) = said {
+            self.inners.hear((self.subagent, self.attempt), at, inner);
+        }
         match said {
             Said::Message(text) => {
                 self.streamed.clear();
@@ -178,6 +186,13 @@ impl Scribe {
     }
 }
 
+impl Drop for Scribe {
+    /// Nobody listens to the child any more.
+    fn drop(&mut self) {
+        self.inners.forget((self.subagent, self.attempt));
+    }
+}
+
 fn join(text: &mut String, part: &str) {
     let room = MOST_JOINED.saturating_sub(text.len());
     text.push_str(subagent_model::text::cut_at_boundary(part, room));
@@ -229,6 +244,7 @@ pub(super) fn told_as(order: &Order) -> Option<What> {
         }
         Order::Interrupt => What::Interrupt,
         Order::Answer { key, answer, reason, .. } => What::Answer { key, answer, reason },
+        Order::StopInner { key } => What::StopInner { id: key },
         Order::Close => return None,
     })
 }
@@ -249,6 +265,7 @@ fn what_of(said: &Said) -> Option<What> {
             What::Plan { steps: steps.collect() }
         }
         Said::Notice(text) => What::Notice { text },
+        Said::Denied(what) => What::Notice { text: format!("denied: {what}") },
         Said::Model(model) => What::Model { model },
         Said::Asked(ask) => What::Ask { key: ask.key, subject: ask.subject },
         Said::TookBack { key } => What::TookBack { key },
@@ -259,7 +276,7 @@ fn what_of(said: &Said) -> Option<What> {
             id: inner.id,
             parent: inner.parent,
             title: inner.title,
-            state: inner.state.map(|state| inner_word(state).to_owned()),
+            state: inner.state.map(|state| status_of(state).as_str().to_owned()),
         },
         Said::Broken(text) => What::Broken { text },
         Said::Delta(_)
@@ -270,19 +287,9 @@ fn what_of(said: &Said) -> Option<What> {
         | Said::Turn { .. }
         | Said::Took(_)
         | Said::Declined(_)
+        | Said::Closed
         | Said::Background { .. } => return None,
     })
-}
-
-fn inner_word(state: InnerState) -> &'static str {
-    match state {
-        InnerState::Running => "running",
-        InnerState::Asking => "asking",
-        InnerState::Completed => "completed",
-        InnerState::Failed => "failed",
-        InnerState::Stopped => "stopped",
-        InnerState::Unknown => "unknown",
-    }
 }
 
 fn turn_end(end: &TurnEnd) -> What {

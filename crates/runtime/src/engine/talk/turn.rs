@@ -124,6 +124,9 @@ impl Talk<'_> {
                 quality = Quality::Partial;
             }
         }
+        if self.ear.denied {
+            marks.push(Mark::PermissionDenied);
+        }
         if text.is_none() && !marks.contains(&Mark::NoOutput) {
             marks.push(Mark::NoOutput);
         }

@@ -147,6 +147,9 @@ pub(crate) async fn run(args: &RunArgs, console: &Console) -> Result<u8, Failure
     if request.parent.is_none() {
         request.parent.clone_from(&session.own_id);
     }
+    if let Some(name) = &args.setup.fork {
+        fork(&session, name, args.provider.as_deref(), &mut request).await?;
+    }
     if args.background || args.detach {
         let reply = spawn(&session, &request).await?;
         say(&reply, console);
@@ -159,6 +162,30 @@ pub(crate) async fn run(args: &RunArgs, console: &Console) -> Result<u8, Failure
     say(&reply, console);
     let begun = Begun { run: reply.record.run, ended: reply.ended, record: reply.record };
     follow::to_the_end(&session, begun, interrupts).await
+}
+
+/// Begins with a copy of the session of a subagent. Another provider could do nothing with it.
+async fn fork(
+    session: &Session<'_>,
+    name: &str,
+    provider: Option<&str>,
+    request: &mut SpawnRequest,
+) -> Result<(), Failure> {
+    let id = session.client.resolve(name).await?;
+    let record = session.client.get(&session.caller, id).await?;
+    if let Some(other) = provider.filter(|provider| *provider != record.provider) {
+        let message =
+            format!("the session of {} is one of {}, not of {other}", record.handle, record.provider);
+        return Err(Failure::new(ErrorCode::InvalidRequest, message)
+            .hint(format!("Leave --provider out, or give `--provider {}`.", record.provider)));
+    }
+    let Some(of) = record.session else {
+        let message = format!("{} has no session that could be copied", record.handle);
+        return Err(Failure::new(ErrorCode::NotResumable, message));
+    };
+    request.provider = record.provider;
+    request.setup.fork_of = Some(of);
+    Ok(())
 }
 
 /// What was chosen where nobody said, and what was set aside.

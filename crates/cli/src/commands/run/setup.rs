@@ -40,6 +40,9 @@ pub(super) struct SetupArgs {
     /// Begin with a copy of this session of the provider; the session itself stays as it is
     #[arg(long, value_name = "SESSION")]
     fork_session: Option<String>,
+    /// The same with the session of this subagent, by its provider
+    #[arg(long, value_name = "ID", conflicts_with = "fork_session")]
+    pub(super) fork: Option<String>,
 }
 
 impl SetupArgs {

@@ -10,6 +10,7 @@
     reason = "a test fails by panicking"
 )]
 
+pub mod acps;
 pub mod home;
 pub mod http;
 pub mod model_server;
@@ -17,10 +18,11 @@ pub mod programs;
 pub mod real_agents;
 pub mod talks;
 pub mod until;
+pub mod wire;
 
 pub use home::{Home, Output};
 pub use http::Http;
 pub use model_server::ModelServer;
-pub use programs::{model_server_program, shim_program, subagent_program, talker_program};
+pub use programs::{acp_agent_program, model_server_program, shim_program, subagent_program, talker_program};
 pub use real_agents::{Agent, AgentHome, RealAgents};
 pub use until::{until, until_async};

@@ -25,6 +25,12 @@ pub fn talker_program() -> &'static Path {
     PROGRAM.get_or_init(|| built("subagent-testkit", "talker"))
 }
 
+/// A child that speaks the Agent Client Protocol and plays scripts.
+pub fn acp_agent_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| built("subagent-testkit", "acp-agent"))
+}
+
 /// The scripted model server.
 pub fn model_server_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();

@@ -8,11 +8,10 @@
 
 mod player;
 mod session;
-mod wire;
 
 use player::Player;
 use session::Session;
-use wire::Wire;
+use subagent_testkit::wire::{self, Wire};
 
 fn main() {
     let mut args = std::env::args().skip(1);

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::session::Session;
-use crate::wire::{Wire, leave};
+use crate::wire::{Wire, ignore_term, leave};
 
 /// How often a step that holds looks at what it waits for.
 const LOOK: Duration = Duration::from_millis(5);
@@ -370,15 +370,6 @@ impl Player {
         ];
         names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     }
-}
-
-/// From here on SIGTERM does nothing: a handler takes it and nobody looks.
-fn ignore_term() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let _inside = runtime.enter();
-    let terminate = tokio::signal::unix::SignalKind::terminate();
-    // The handler stays when its stream is dropped.
-    drop(tokio::signal::unix::signal(terminate).expect("SIGTERM can be handled"));
 }
 
 /// Failures that a script may name.

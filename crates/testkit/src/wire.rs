@@ -1,4 +1,4 @@
-//! Lines in and out. A thread reads, so that a step can hold and listen at once.
+//! JSON lines in and out, for programs that play an agent. A thread reads, so that a step can hold and listen at once.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -7,12 +7,19 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Both ends of the conversation.
-pub(crate) struct Wire {
+pub struct Wire {
     told: Receiver<Value>,
 }
 
+impl Default for Wire {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Wire {
-    pub(crate) fn new() -> Self {
+    /// Of this process: its standard input and output.
+    pub fn new() -> Self {
         let (sender, told) = channel();
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines() {
@@ -27,23 +34,22 @@ impl Wire {
     }
 
     /// The next message; nothing at the end of the input.
-    pub(crate) fn next(&self) -> Option<Value> {
+    pub fn next(&self) -> Option<Value> {
         self.told.recv().ok()
     }
 
     /// A message that comes within this time.
-    pub(crate) fn within(&self, time: Duration) -> Result<Value, RecvTimeoutError> {
+    pub fn within(&self, time: Duration) -> Result<Value, RecvTimeoutError> {
         self.told.recv_timeout(time)
     }
 
     /// Says it. Who hears nobody ends, as programs do whose pipe is closed.
-    pub(crate) fn say(&self, message: &Value) {
+    pub fn say(&self, message: &Value) {
         self.raw(&message.to_string());
     }
 
     /// Writes a line that may be no message at all.
-    #[expect(clippy::unused_self, reason = "what is said belongs to the same conversation")]
-    pub(crate) fn raw(&self, line: &str) {
+    pub fn raw(&self, line: &str) {
         let mut out = std::io::stdout().lock();
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             leave(141);
@@ -52,7 +58,16 @@ impl Wire {
 }
 
 /// Ends this process at once.
-#[expect(clippy::exit, reason = "it is the program")]
-pub(crate) fn leave(code: i32) -> ! {
+#[expect(clippy::exit, reason = "whoever calls it is the whole program")]
+pub fn leave(code: i32) -> ! {
     std::process::exit(code)
+}
+
+/// From here on SIGTERM does nothing: a handler takes it and nobody looks.
+pub fn ignore_term() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let _inside = runtime.enter();
+    let terminate = tokio::signal::unix::SignalKind::terminate();
+    // The handler stays when its stream is dropped.
+    drop(tokio::signal::unix::signal(terminate).expect("SIGTERM can be handled"));
 }

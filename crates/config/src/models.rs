@@ -162,8 +162,8 @@ fn shown(names: &[String]) -> String {
 }
 
 /// The model that a name means. It is looked for in steps, and the first step that finds anything decides: provider and
-/// id, id, alias, each exactly and then without regard to case; then models that have every word of the name as a word;
-/// then models that have the letters of the name in one piece.
+/// id, id, alias, each exactly and then without regard to case; then an id that differs only by what stands between its words;
+/// then models that have every word of the name as a word; then models that have the letters of the name in one piece.
 ///
 /// Where a step finds models that can be used and others that cannot, the latter do not count.
 pub fn resolve<'a>(name: &str, by: NamedBy, models: &'a [Model]) -> Result<&'a Model, ModelError> {
@@ -234,7 +234,7 @@ const EXACT: usize = 6;
 
 type Step = fn(&Wanted<'_>, &Model) -> bool;
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     |wanted, model| {
         let (provider, id) = (model.provider.as_str(), model.id.as_str());
         wanted.exact.strip_prefix(provider).and_then(|rest| rest.strip_prefix('/')) == Some(id)
@@ -244,6 +244,7 @@ const STEPS: [Step; 8] = [
     |wanted, model| model.full_name().to_lowercase() == wanted.lower,
     |wanted, model| model.id.to_lowercase() == wanted.lower,
     |wanted, model| model.aliases.iter().any(|alias| alias.to_lowercase() == wanted.lower),
+    |wanted, model| !wanted.letters.is_empty() && letters(&model.id) == wanted.letters,
     |wanted, model| {
         let has = words(&model.full_name());
         !wanted.words.is_empty() && wanted.words.iter().all(|word| has.contains(word))
@@ -309,6 +310,7 @@ mod tests {
             ("gpt-6-mini", "openai/gpt-6-mini"),
             ("sonnet long", "anthropic/claude-sonnet-5-long"),
             ("gpt 6 mini", "openai/gpt-6-mini"),
+            ("gpt6", "openai/gpt-6"),
             ("gpt6mini", "openai/gpt-6-mini"),
         ] {
             assert_eq!(found(name).as_deref(), Ok(model), "{name}");

@@ -56,6 +56,7 @@ const PLACES: &[Place] = &[
         layer: Layer::Port,
         knows: &["subagent-provider", "subagent-model"],
     },
+    Place { name: "subagent-agent", layer: Layer::Port, knows: &["subagent-model"] },
     Place { name: "subagent-hooks", layer: Layer::Port, knows: &["subagent-model"] },
     Place { name: "subagent-config", layer: Layer::Port, knows: &["subagent-model"] },
     // The ports only: which store and which providers there are is wired by the binary.

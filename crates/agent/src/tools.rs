@@ -1,12 +1,39 @@
-//! The tools of the built-in agent: what a tool is, what one call is given, and the box that enforces which tools may
-//! be used. Each tool has a file below; the loop that calls them is elsewhere.
+//! The tools of the built-in agent: what a tool is, what one call is given, and the box that decides which tools may
+//! be used. Each tool has a file below; the loop that calls them is elsewhere, and so is everything that asks a person.
+//!
+//! What may be used is decided when a tool is **called**, not by what the model was told: see [`Toolbox::call`].
 
-use std::path::PathBuf;
-use std::sync::Arc;
+mod bash;
+mod context;
+mod edit;
+mod environment;
+mod find;
+mod grep;
+mod groups;
+mod input;
+mod ls;
+mod mcp;
+mod nested;
+mod read;
+mod rules;
+mod spill;
+mod text;
+mod toolbox;
+mod walk;
+mod workspace;
+mod write;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+
+pub use context::Context;
+pub use environment::for_commands;
+pub use mcp::{McpServer, McpTransport};
+pub use nested::Nested;
+pub use toolbox::{OpenError, Settings, Toolbox};
+
+/// The most bytes of text that one call of a built-in or MCP tool brings: 50 KiB. The rest is named, and where to find it.
+pub const MAX_OUTPUT: usize = 50 * 1024;
 
 /// One thing that a model can ask for.
 pub trait Tool: Send + Sync {
@@ -50,6 +77,18 @@ pub struct Output {
     pub failed: bool,
 }
 
+impl Output {
+    /// What was asked for.
+    pub fn done(text: impl Into<String>) -> Self {
+        Self { text: text.into(), failed: false }
+    }
+
+    /// Why there is nothing, or not all of it.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), failed: true }
+    }
+}
+
 /// What a model is told of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
@@ -61,53 +100,4 @@ pub struct ToolSpec {
     pub parameters: Value,
     /// What kind of work it does.
     pub kind: Kind,
-}
-
-/// What one call is given.
-#[derive(Clone, Debug)]
-pub struct Context {
-    /// The directories that tools may touch; the first is where relative paths begin.
-    pub roots: Vec<PathBuf>,
-    /// The environment of commands, in full.
-    pub environment: Vec<(String, String)>,
-    /// Ends the call.
-    pub cancel: CancellationToken,
-}
-
-/// The tools that may be used.
-#[derive(Default)]
-pub struct Toolbox {
-    tools: Vec<Arc<dyn Tool>>,
-}
-
-impl Toolbox {
-    /// What the model is told, in a fixed order.
-    pub fn specs(&self) -> Vec<ToolSpec> {
-        self.tools
-            .iter()
-            .map(|tool| ToolSpec {
-                name: tool.name().to_owned(),
-                description: tool.description().to_owned(),
-                parameters: tool.parameters(),
-                kind: tool.kind(),
-            })
-            .collect()
-    }
-
-    /// What people are told of a call.
-    pub fn title(&self, name: &str, input: &Value) -> String {
-        self.find(name).map_or_else(|| name.to_owned(), |tool| tool.title(input))
-    }
-
-    /// Carries out a call, if that tool may be used.
-    pub async fn call(&self, name: &str, input: Value, cx: &Context) -> Output {
-        match self.find(name) {
-            Some(tool) => tool.call(input, cx).await,
-            None => Output { text: format!("there is no tool {name:?} here"), failed: true },
-        }
-    }
-
-    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|tool| tool.name() == name)
-    }
 }

@@ -79,6 +79,7 @@ const PLACES: &[Place] = &[
         name: "subagent-cli",
         layer: Layer::Binary,
         knows: &[
+            "subagent-agent",
             "subagent-api",
             "subagent-client",
             "subagent-runtime",
@@ -136,7 +137,8 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["clap", "clap_complete", "clap_mangen"], &["subagent-cli", TESTKIT, "xtask"]),
     (&["miette", "indicatif"], &["subagent-cli"]),
     (&["tracing-subscriber"], &["subagent-cli"]),
-    (&["jsonschema"], &["subagent-runtime"]),
+    (&["jsonschema"], &["subagent-runtime", "subagent-agent"]),
+    (&["reqwest", "rustls", "secrecy"], &["subagent-agent"]),
     (&["serde-saphyr", "jsonc-parser"], &["subagent-config"]),
 ];
 

@@ -41,6 +41,11 @@ const PATH_TOOLS: &[&str] = &["read", "edit", "write", "ls", "find", "grep"];
 const ALIASES: &[(&str, &str)] =
     &[("glob", "find"), ("list", "ls"), ("multiedit", "edit"), ("task", "subagent"), ("agent", "subagent")];
 
+/// The name here of a tool that other agents call so, in any case.
+pub(super) fn alias(name: &str) -> Option<&'static str> {
+    ALIASES.iter().find(|(theirs, _)| theirs.eq_ignore_ascii_case(name)).map(|(_, ours)| *ours)
+}
+
 /// One entry of a list.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -176,8 +181,8 @@ impl Entry {
         if name.is_empty() || name.contains(')') {
             return Err(Refusal::Form(text.to_owned()));
         }
-        if let Some((_, ours)) = ALIASES.iter().find(|(theirs, _)| *theirs == name) {
-            name = (*ours).to_owned();
+        if let Some(ours) = alias(&name) {
+            name = ours.to_owned();
         }
         // A whole server, by its name alone.
         if let Some(server) = name.strip_prefix("mcp__")

@@ -15,7 +15,7 @@ use super::context::Context;
 use super::groups::Groups;
 use super::mcp::{McpServer, Server};
 use super::nested::Nested;
-use super::rules::{Refusal, Rules};
+use super::rules::{Refusal, Rules, alias};
 use super::spill::Spill;
 use super::workspace::{Policy, Workspace};
 use super::{Output, Tool, ToolSpec, bash, edit, find, grep, ls, nested, read, text, write};
@@ -217,10 +217,10 @@ impl Toolbox {
 
     fn find(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let mut all = self.all();
-        let place = all
-            .iter()
-            .position(|tool| tool.name() == name)
-            .or_else(|| all.iter().position(|tool| tool.name().eq_ignore_ascii_case(name)))?;
+        let named = |name: &str| all.iter().position(|tool| tool.name().eq_ignore_ascii_case(name));
+        let exact = all.iter().position(|tool| tool.name() == name);
+        // Models know tools by the names of other agents; what may be used is decided by the name here.
+        let place = exact.or_else(|| named(name)).or_else(|| named(alias(name)?))?;
         Some(all.swap_remove(place))
     }
 

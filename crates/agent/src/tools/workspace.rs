@@ -90,12 +90,10 @@ impl Workspace {
             open.push(root);
         }
         for path in read_only {
-            // The directory of long outputs is made when there is one.
-            if let Err(source) = std::fs::create_dir_all(path) {
-                return Err(OpenError::Root { path: path.clone(), source });
-            }
-            let root =
-                Root::open(path, false).map_err(|source| OpenError::Root { path: path.clone(), source })?;
+            // The directory of long outputs is made when there is none.
+            let root = private(path)
+                .and_then(|()| Root::open(path, false))
+                .map_err(|source| OpenError::Root { path: path.clone(), source })?;
             open.push(root);
         }
         let hidden =
@@ -267,6 +265,12 @@ impl Root {
         let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
         Ok(Self { given: path.to_owned(), real, dir, writable })
     }
+}
+
+/// Makes a directory that only its owner may enter, if there is none.
+fn private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Whether a path led out: the system's own refusals carry a number, these do not.

@@ -21,7 +21,7 @@ use super::context::Context;
 use super::groups::{Group, How};
 use super::spill::Capture;
 use super::workspace::Refused;
-use super::{Kind, Output, Tool, input};
+use super::{Kind, Output, Tool, input, text};
 
 /// How long a command may take when nothing is said.
 const USUAL: u64 = 120;
@@ -180,12 +180,7 @@ async fn run(input: Value, cx: &Context) -> Result<Output, Refused> {
     if told.is_empty() && notes.is_empty() {
         return Ok(Output::done("[no output]"));
     }
-    if !notes.is_empty() {
-        if !told.is_empty() && !told.ends_with('\n') {
-            told.push('\n');
-        }
-        told.push_str(&format!("[{}]", notes.join(". ")));
-    }
+    text::note(&mut told, &notes);
     Ok(Output { text: told, failed })
 }
 

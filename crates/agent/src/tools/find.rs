@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::walk::{Ended, Names, late, walk};
 use super::workspace::Want;
-use super::{Kind, Output, Tool, input};
+use super::{Kind, Output, Tool, input, text};
 
 /// The most names of one answer.
 const MAX_NAMES: u64 = 1000;
@@ -85,15 +85,14 @@ impl Tool for Find {
             } else {
                 found.join("\n")
             };
-            match ended {
-                Ended::All => {}
+            let note = match ended {
+                Ended::All => None,
                 Ended::Enough => {
-                    told.push_str(&format!(
-                        "\n[the first {limit}; there are more: narrow the pattern or the path]"
-                    ));
+                    Some(format!("the first {limit}; there are more: narrow the pattern or the path"))
                 }
-                Ended::Late => told.push_str(&format!("\n[{}]", late())),
-            }
+                Ended::Late => Some(late()),
+            };
+            text::note(&mut told, note.as_slice());
             Ok(cx.spill.bounded("find", &told))
         })
     }

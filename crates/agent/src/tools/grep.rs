@@ -1,5 +1,6 @@
 //! `grep`: lines of files by a regular expression.
 
+use std::fmt::Write as _;
 use std::io;
 use std::ops::ControlFlow;
 
@@ -102,10 +103,9 @@ impl Tool for Grep {
                     if met.directory || !fits || cx.check(&met.place).is_err() {
                         return Ok(ControlFlow::Continue(()));
                     }
-                    match search.file(cx, &met.place) {
-                        Err(Refused::Cancelled) => return Err(Refused::Cancelled),
-                        // Links, pipes, what cannot be read: passed over.
-                        Ok(()) | Err(_) => {}
+                    // Links, pipes, what cannot be read: passed over.
+                    if let Err(Refused::Cancelled) = search.file(cx, &met.place) {
+                        return Err(Refused::Cancelled);
                     }
                     Ok(if search.full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
                 })?
@@ -172,11 +172,11 @@ impl Search {
         let mut searcher = self.searcher.clone();
         let watched = Watched { file: opened.file, cx };
         let mut lines = Lines { search: self, path: &place.shown, breaks: false, here: false };
-        let searched = searcher.search_reader(&matcher, watched, &mut lines);
+        let result = searcher.search_reader(&matcher, watched, &mut lines);
         if cx.cancel.is_cancelled() {
             return Err(Refused::Cancelled);
         }
-        if searched.is_err() {
+        if result.is_err() {
             self.skipped += 1;
         }
         Ok(())
@@ -207,9 +207,7 @@ impl Search {
         if self.skipped > 0 {
             notes.push(format!("{} files could not be searched to the end", self.skipped));
         }
-        if !notes.is_empty() {
-            self.text.push_str(&format!("[{}]", notes.join(". ")));
-        }
+        text::note(&mut self.text, &notes);
         self.text.trim_end_matches('\n').to_owned()
     }
 
@@ -221,7 +219,7 @@ impl Search {
             self.more = true;
             return false;
         }
-        self.text.push_str(&format!("{path}{mark}{number}{mark}{line}\n"));
+        let _ = writeln!(self.text, "{path}{mark}{number}{mark}{line}");
         true
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// How long a group may take to end by itself once it was asked.
-const GRACE: Duration = Duration::from_millis(1000);
+const GRACE: Duration = Duration::from_secs(1);
 /// How long is waited for a group that was killed.
 const KILLED: Duration = Duration::from_secs(2);
 
@@ -35,13 +35,6 @@ impl Groups {
             group.end(GRACE).await;
         }))
         .await;
-    }
-
-    #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
-        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.retain_mut(Group::is_alive);
-        groups.len()
     }
 }
 
@@ -173,7 +166,7 @@ fn has_members(group: Pid) -> bool {
     })
 }
 
-/// State and process group of a line of /proc/PID/stat (proc_pid_stat(5)). The name may contain anything.
+/// State and process group of a line of `/proc/PID/stat`, see `proc_pid_stat(5)`. The name may contain anything.
 #[cfg(target_os = "linux")]
 fn member(stat: &str) -> Option<(char, i32)> {
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();

@@ -75,7 +75,8 @@ impl Tool for Ls {
                     Ok(kind) if kind.is_dir() => shown.push('/'),
                     Ok(kind) if kind.is_symlink() => {
                         let to = dir.read_link_contents(&name).unwrap_or_default();
-                        shown.push_str(&format!(" -> {}", text::name(to.as_os_str())));
+                        shown.push_str(" -> ");
+                        shown.push_str(&text::name(to.as_os_str()));
                     }
                     Ok(kind) if !kind.is_file() => shown.push_str(" (not a file)"),
                     _ => {}
@@ -94,9 +95,8 @@ impl Tool for Ls {
             let mut told = names.join("\n");
             if more || total > limit {
                 let of = if more { format!("more than {total}") } else { total.to_string() };
-                told.push_str(&format!(
-                    "\n[the first {limit} of {of} names; `find` with a pattern shows the others]"
-                ));
+                let note = format!("the first {limit} of {of} names; `find` with a pattern shows the others");
+                text::note(&mut told, &[note]);
             }
             Ok(cx.spill.bounded("ls", &told))
         })

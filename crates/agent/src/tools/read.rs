@@ -127,6 +127,7 @@ pub(super) fn not_text(start: &[u8]) -> Option<&'static str> {
 }
 
 /// The lines that were asked for, and what is known of the rest.
+#[expect(clippy::struct_excessive_bools, reason = "each is one fact that is told")]
 #[derive(Default)]
 struct Window {
     text: Vec<u8>,
@@ -171,7 +172,7 @@ impl Window {
                 if chunk.is_empty() || cancelled() {
                     break;
                 }
-                let end = line_end(chunk);
+                let end = memchr::memchr(b'\n', chunk);
                 ended = end.is_some();
                 let part = &chunk[..end.unwrap_or(chunk.len())];
                 if wanted {
@@ -282,19 +283,9 @@ impl Window {
         if self.bom {
             notes.push(String::from("the file begins with a byte order mark, which `edit` keeps"));
         }
-        if !notes.is_empty() {
-            if !told.ends_with('\n') {
-                told.push('\n');
-            }
-            told.push_str(&format!("[{}]", notes.join(". ")));
-        }
+        text::note(&mut told, &notes);
         Ok(told)
     }
-}
-
-/// The end of the first line.
-fn line_end(chunk: &[u8]) -> Option<usize> {
-    chunk.iter().position(|&byte| byte == b'\n')
 }
 
 #[cfg(test)]

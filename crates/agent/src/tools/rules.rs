@@ -73,7 +73,7 @@ impl Rules {
             let Some(argument) = &entry.argument else { continue };
             let denied = deny.iter().any(|other| std::ptr::eq(other, entry));
             if entry.name == "bash" {
-                if denied && argument.trim_matches('*') != "" {
+                if denied && !argument.trim_matches('*').is_empty() {
                     return Err(Refusal::DeniedCommand(entry.text.clone()));
                 }
             } else if !PATH_TOOLS.contains(&entry.name.as_str()) || argument.is_empty() {

@@ -40,6 +40,17 @@ pub(super) fn one_line(text: &str, max: usize) -> String {
     line
 }
 
+/// Puts notes of ours below a text, in square brackets on a line of their own.
+pub(super) fn note(told: &mut String, notes: &[String]) {
+    if notes.is_empty() {
+        return;
+    }
+    if !told.is_empty() && !told.ends_with('\n') {
+        told.push('\n');
+    }
+    let _ = write!(told, "[{}]", notes.join(". "));
+}
+
 /// Control characters, and those that change how what follows is shown.
 fn is_odd(c: char) -> bool {
     c.is_control()

@@ -189,8 +189,8 @@ impl Workspace {
         }
         // Absolute links back into the workspace. This looks with the rights of the process, so what it finds is only
         // a hint: it is looked at again from within.
-        let Ok(real) = std::fs::canonicalize(self.roots[root].real.join(rel)) else { return Err(error) };
-        let Some((root, rel)) = self.beneath(&real) else { return Err(error) };
+        let Ok(target) = std::fs::canonicalize(self.roots[root].real.join(rel)) else { return Err(error) };
+        let Some((root, rel)) = self.beneath(&target) else { return Err(error) };
         let found = self.roots[root].dir.canonicalize(&rel)?;
         if found == rel { Ok((root, found)) } else { Err(error) }
     }

@@ -49,7 +49,7 @@ fn world(server: McpServer) -> World {
 async fn prepared(world: &World) -> Vec<String> {
     let cancel = CancellationToken::new();
     let notes = world.tools.prepare(&cancel);
-    tokio::time::timeout(Duration::from_secs(60), notes).await.expect("a start that hangs")
+    tokio::time::timeout(Duration::from_mins(1), notes).await.expect("a start that hangs")
 }
 
 fn names(world: &World) -> Vec<String> {
@@ -259,9 +259,9 @@ async fn http_server() -> (String, std::sync::Arc<std::sync::Mutex<String>>) {
                             _ => return,
                         }
                     };
-                    let head = String::from_utf8_lossy(&buffer[..end]).to_lowercase();
-                    heard.lock().unwrap().push_str(&head);
-                    let length = head
+                    let above = String::from_utf8_lossy(&buffer[..end]).to_lowercase();
+                    heard.lock().unwrap().push_str(&above);
+                    let length = above
                         .lines()
                         .find_map(|line| line.strip_prefix("content-length:"))
                         .and_then(|length| length.trim().parse().ok())
@@ -274,7 +274,7 @@ async fn http_server() -> (String, std::sync::Arc<std::sync::Mutex<String>>) {
                     }
                     let body: Value = serde_json::from_slice(&buffer[end..end + length]).unwrap_or_default();
                     buffer.drain(..end + length);
-                    let (status, answer) = http_answer(&head, &body);
+                    let (status, answer) = http_answer(&above, &body);
                     let reply = format!(
                         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{answer}",
                         answer.len()

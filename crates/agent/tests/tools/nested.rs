@@ -13,7 +13,7 @@ use super::{World, gone, pid_in, text};
 fn world(script: &str, types: &[&str]) -> (World, PathBuf) {
     let mut directory = PathBuf::new();
     let world = World::with(|settings| {
-        directory = settings.roots[0].parent().unwrap().to_owned();
+        settings.roots[0].parent().unwrap().clone_into(&mut directory);
         let program = directory.join("subagent");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();

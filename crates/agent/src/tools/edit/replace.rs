@@ -34,7 +34,7 @@ pub(super) fn replace(before: &[u8], wish: &Wish<'_>) -> Result<Replaced, Fault>
     }
     let (mut old, mut new) = (wish.old.to_owned(), wish.new.to_owned());
     let mut found = places(before, old.as_bytes());
-    if found.is_empty() && contains(before, b"\r\n") {
+    if found.is_empty() && memchr::memmem::find(before, b"\r\n").is_some() {
         // `read` shows lines without carriage returns, so they are put back.
         old = with_returns(&old);
         new = with_returns(&new);
@@ -71,25 +71,7 @@ pub(super) fn replace(before: &[u8], wish: &Wish<'_>) -> Result<Replaced, Fault>
 
 /// All places of `needle`, none over another.
 fn places(text: &[u8], needle: &[u8]) -> Vec<usize> {
-    let mut places = Vec::new();
-    let mut at = 0;
-    if needle.is_empty() {
-        return places;
-    }
-    while let Some(first) = text[at..].iter().position(|byte| *byte == needle[0]) {
-        let start = at + first;
-        if text[start..].starts_with(needle) {
-            places.push(start);
-            at = start + needle.len();
-        } else {
-            at = start + 1;
-        }
-    }
-    places
-}
-
-fn contains(text: &[u8], needle: &[u8]) -> bool {
-    text.windows(needle.len()).any(|window| window == needle)
+    if needle.is_empty() { Vec::new() } else { memchr::memmem::find_iter(text, needle).collect() }
 }
 
 fn with_returns(text: &str) -> String {
@@ -97,8 +79,8 @@ fn with_returns(text: &str) -> String {
 }
 
 fn mostly_returns(text: &[u8]) -> bool {
-    let all = text.iter().filter(|byte| **byte == b'\n').count();
-    let returns = text.windows(2).filter(|pair| pair == b"\r\n").count();
+    let all = memchr::memchr_iter(b'\n', text).count();
+    let returns = memchr::memmem::find_iter(text, b"\r\n").count();
     returns * 2 > all
 }
 
@@ -108,7 +90,7 @@ fn lines_of(text: &[u8], places: &[usize]) -> Vec<usize> {
     places
         .iter()
         .map(|&place| {
-            line += text[at..place].iter().filter(|byte| **byte == b'\n').count();
+            line += memchr::memchr_iter(b'\n', &text[at..place]).count();
             at = place;
             line
         })

@@ -1,6 +1,7 @@
 //! A connection to a server: the program or the HTTP client, the protocol on top, and what is needed to end both.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -138,11 +139,11 @@ impl Process {
                 super::super::groups::How::Code(code) => format!("exit code {code}"),
                 super::super::groups::How::Signal(signal) => format!("signal {signal}"),
             };
-            told.push_str(&format!("; the program has ended with {how}"));
+            let _ = write!(told, "; the program has ended with {how}");
         }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if !said.trim().is_empty() {
-            told.push_str(&format!("; it said: {}", said.trim()));
+            let _ = write!(told, "; it said: {}", said.trim());
         }
         told
     }

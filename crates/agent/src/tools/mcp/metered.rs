@@ -79,7 +79,7 @@ mod tests {
                 allowance.renew();
             }
         }
-        assert!(total >= GRANT + GRANT / 2 && total < GRANT * 2, "{total}");
+        assert!((GRANT + GRANT / 2..GRANT * 2).contains(&total), "{total}");
         allowance.renew();
         assert!(allowance.is_used_up());
     }

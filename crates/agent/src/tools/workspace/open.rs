@@ -140,8 +140,8 @@ impl Workspace {
 #[cfg(target_os = "linux")]
 fn made_up(file: &File) -> bool {
     /// `PROC_SUPER_MAGIC` of linux/magic.h.
-    const PROC: i64 = 0x9fa0;
-    rustix::fs::fstatfs(file).is_ok_and(|about| i64::from(about.f_type) == PROC)
+    const PROC: u64 = 0x9fa0;
+    rustix::fs::fstatfs(file).is_ok_and(|about| about.f_type.cast_unsigned() == PROC)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -62,7 +62,7 @@ impl Tool for Find {
             let given = input.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(".");
             let base = cx.locate(given, Want::Look)?;
             cx.workspace.open_dir(&base)?;
-            let names = Names::new(&input.pattern)?;
+            let names = Names::new(&input.pattern, &base)?;
             let limit = input.limit.unwrap_or(MAX_NAMES).clamp(1, MAX_NAMES);
             let mut found: Vec<String> = Vec::new();
             let ended = walk(cx, &base, |met| {

@@ -91,7 +91,8 @@ impl Tool for Grep {
             let input: Input = input::parse("grep", input)?;
             let given = input.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(".");
             let base = cx.locate(given, Want::Look)?;
-            let names = input.glob.as_deref().filter(|glob| !glob.is_empty()).map(Names::new).transpose()?;
+            let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
+            let names = glob.map(|glob| Names::new(glob, &base)).transpose()?;
             let mut search = Search::new(&input)?;
             let ended = if base.exists && !cx.workspace.is_directory(&base) {
                 search.file(cx, &base)?;

@@ -156,14 +156,28 @@ impl Rules {
         }))
     }
 
-    /// Allowed names that mean none of these tools: a mistake, or another agent's tool.
-    pub(super) fn unknown(&self, tools: &[&str]) -> Vec<String> {
-        self.allow
+    /// What people should know of how the lists were understood, for these built-in tools: names that mean none of them
+    /// (a mistake, or another agent's tool), and limits that a shell gets around.
+    pub(super) fn notes(&self, tools: &[&str]) -> Vec<String> {
+        let unknown = self
+            .allow
             .iter()
             .flatten()
             .filter(|entry| !entry.name.starts_with("mcp__") && !tools.iter().any(|tool| entry.fits(tool)))
-            .map(|entry| format!("{:?} is allowed, and there is no such tool here", entry.text))
-            .collect()
+            .map(|entry| format!("{:?} is allowed, and there is no such tool here", entry.text));
+        let paths = |entry: &&Entry| entry.argument.is_some() && PATH_TOOLS.contains(&entry.name.as_str());
+        let limited: Vec<_> = self
+            .allow
+            .iter()
+            .flatten()
+            .chain(&self.deny)
+            .filter(paths)
+            .map(|entry| entry.text.as_str())
+            .collect();
+        let around = (!limited.is_empty() && self.may_use("bash")).then(|| {
+            format!("{} limits file tools; commands of bash are not held by it", limited.join(", "))
+        });
+        unknown.chain(around).collect()
     }
 }
 

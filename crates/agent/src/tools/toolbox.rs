@@ -121,7 +121,7 @@ impl Toolbox {
         if let Some(how) = settings.nested {
             built_in.push(Arc::new(nested::Subagent::new(how)));
         }
-        let notes = rules.unknown(&built_in.iter().map(|tool| tool.name()).collect::<Vec<_>>());
+        let notes = rules.notes(&built_in.iter().map(|tool| tool.name()).collect::<Vec<_>>());
         built_in.retain(|tool| rules.may_use(tool.name()));
         built_in.sort_by(|a, b| a.name().cmp(b.name()));
         let cx = Context::new(workspace, settings.environment, Groups::default(), spill);

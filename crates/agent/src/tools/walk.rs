@@ -85,8 +85,11 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(pattern: &str) -> Result<Self, Refused> {
-        let pattern = pattern.trim_start_matches("./");
+    pub(super) fn new(pattern: &str, base: &Place) -> Result<Self, Refused> {
+        // Some models write the whole path.
+        let below =
+            pattern.strip_prefix(&*base.absolute.to_string_lossy()).and_then(|rest| rest.strip_prefix('/'));
+        let pattern = below.unwrap_or(pattern).trim_start_matches("./");
         let matcher = GlobBuilder::new(pattern)
             .literal_separator(true)
             .build()

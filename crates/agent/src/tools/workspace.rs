@@ -225,7 +225,10 @@ impl Workspace {
 
     fn permit(&self, place: &Place, want: Want) -> Result<(), Refused> {
         let path = || place.shown.clone();
-        if self.policy.hidden.iter().any(|hidden| place.absolute.starts_with(hidden)) {
+        // What was given as a directory of the session is not hidden by what lies around it.
+        let root = &self.roots[place.root].real;
+        let hides = |hidden: &PathBuf| place.absolute.starts_with(hidden) && !root.starts_with(hidden);
+        if self.policy.hidden.iter().any(hides) {
             return Err(Refused::Hidden { path: path(), why: "it belongs to the agent itself" });
         }
         // From `/`: a root within `~/.ssh` is one all the same.

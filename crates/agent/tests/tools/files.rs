@@ -93,6 +93,8 @@ async fn what_ignore_files_name_is_left_out() {
     let said = world.done("find", json!({ "pattern": "*.rs" })).await;
     assert_eq!(said, ".hidden/d.rs\nsrc/a.rs\nsrc/deep/b.rs");
     assert_eq!(world.done("find", json!({ "pattern": "src/*.rs" })).await, "src/a.rs");
+    let whole = format!("{}/src/*.rs", world.root.display());
+    assert_eq!(world.done("Glob", json!({ "pattern": whole })).await, "src/a.rs");
     assert_eq!(world.done("find", json!({ "pattern": "**/b.rs", "path": "src" })).await, "src/deep/b.rs");
 }
 

@@ -94,5 +94,12 @@ fn servers_that_can_offer_nothing_are_not_started() {
 #[test]
 fn names_of_no_tool_are_told() {
     let rules = rules(Some(&["Read", "WebFetch", "mcp__a__b"]), &[]).unwrap();
-    assert_eq!(rules.unknown(&["read", "bash"]), ["\"WebFetch\" is allowed, and there is no such tool here"]);
+    assert_eq!(rules.notes(&["read", "bash"]), ["\"WebFetch\" is allowed, and there is no such tool here"]);
+}
+
+#[test]
+fn a_limit_that_a_shell_gets_around_is_told() {
+    let notes = rules(None, &["Read(private/*)"]).unwrap().notes(&["read", "bash"]);
+    assert_eq!(notes, ["Read(private/*) limits file tools; commands of bash are not held by it"]);
+    assert!(rules(None, &["Read(private/*)", "bash"]).unwrap().notes(&["read", "bash"]).is_empty());
 }

@@ -139,9 +139,7 @@ impl Workspace {
 /// Whether a file lies in the process file system, where files are views of processes, their environments included.
 #[cfg(target_os = "linux")]
 fn made_up(file: &File) -> bool {
-    /// `PROC_SUPER_MAGIC` of linux/magic.h.
-    const PROC: u64 = 0x9fa0;
-    rustix::fs::fstatfs(file).is_ok_and(|about| about.f_type.cast_unsigned() == PROC)
+    rustix::fs::fstatfs(file).is_ok_and(|about| about.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
-use subagent_model::{McpServer, McpTransport, SystemPrompt, SystemPromptMode};
+use subagent_model::{McpServer, McpTransport, SpawnSpec, SystemPrompt, SystemPromptMode, ToolFilter};
 
 /// The version of the protocol that is spoken here.
 pub(super) const VERSION: u64 = 1;
@@ -22,6 +22,8 @@ pub(super) const SET_MODEL: &str = "session/set_model";
 pub(super) const SET_OPTION: &str = "session/set_config_option";
 pub(super) const PROMPT: &str = "session/prompt";
 pub(super) const CANCEL: &str = "session/cancel";
+/// A message into a turn: of our own agent only.
+pub(super) const STEER: &str = "_subagent/steer";
 
 /// An object without anything in it: "it is there".
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -110,6 +112,36 @@ pub(super) struct Begin<'a> {
     pub(super) mcp_servers: Vec<Server<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) system_prompt: Option<Instructions<'a>>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub(super) meta: Option<Own<SetUp<'a>>>,
+}
+
+/// What only our own agent is told.
+#[derive(Serialize)]
+pub(super) struct Own<T> {
+    subagent: T,
+}
+
+impl<T> Own<T> {
+    pub(super) fn new(subagent: T) -> Self {
+        Self { subagent }
+    }
+}
+
+/// How our own agent is set up.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SetUp<'a> {
+    #[serde(skip_serializing_if = "ToolFilter::is_open")]
+    tools: &'a ToolFilter,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a Value>,
+}
+
+impl<'a> SetUp<'a> {
+    pub(super) fn of(spec: &'a SpawnSpec) -> Self {
+        Self { tools: &spec.setup.tools, output_schema: spec.output_schema.as_ref() }
+    }
 }
 
 #[derive(Serialize)]
@@ -177,12 +209,29 @@ fn named(map: &BTreeMap<String, String>) -> Vec<Named<'_>> {
 pub(super) struct Prompt<'a> {
     session_id: &'a str,
     prompt: [Block<'a>; 1],
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Own<OfRun>>,
+}
+
+/// The run that a prompt belongs to: our own agent says which one it has.
+#[derive(Serialize)]
+struct OfRun {
+    run: u32,
 }
 
 impl<'a> Prompt<'a> {
-    pub(super) fn new(session_id: &'a str, text: &'a str) -> Self {
-        Self { session_id, prompt: [Block::text(text)] }
+    pub(super) fn new(session_id: &'a str, text: &'a str, run: Option<u32>) -> Self {
+        let meta = run.map(|run| Own::new(OfRun { run }));
+        Self { session_id, prompt: [Block::text(text)], meta }
     }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Steer<'a> {
+    pub(super) session_id: &'a str,
+    pub(super) text: &'a str,
+    pub(super) number: u64,
 }
 
 #[derive(Serialize)]

@@ -195,7 +195,15 @@ async fn views_of_processes_are_not_read_even_where_all_is_allowed() {
         return;
     }
     let world = World::with(|settings| settings.roots = vec!["/".into()]);
-    for path in ["/proc/self/environ", "proc/1/cmdline", "/proc/self/root/proc/self/environ", "/dev/fd/0"] {
+    for path in ["/proc/self/environ", "proc/1/cmdline", "/proc/self/status"] {
+        for (tool, input) in
+            [("read", json!({ "path": path })), ("grep", json!({ "path": path, "pattern": "." }))]
+        {
+            let said = world.refused(tool, input).await;
+            assert!(said.contains("made by the kernel"), "{tool} {path}: {said}");
+        }
+    }
+    for path in ["/proc/self/root/proc/self/status", "/dev/fd/0"] {
         world.refused("read", json!({ "path": path })).await;
     }
 }

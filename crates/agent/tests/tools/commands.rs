@@ -28,7 +28,7 @@ async fn output_and_exit_are_told() {
 async fn a_flood_is_bounded_and_kept_aside() {
     // Where it is kept lies among what is hidden.
     let world = World::with(|settings| {
-        settings.hidden = vec![settings.spill.clone().unwrap().parent().unwrap().into()]
+        settings.hidden = vec![settings.spill.clone().unwrap().parent().unwrap().into()];
     });
     let said = world.done("bash", json!({ "command": "seq 1 200000" })).await;
     assert!(said.len() < 52 * 1024 && said.starts_with("1\n2\n") && said.ends_with("199999\n200000\n"));

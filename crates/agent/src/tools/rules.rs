@@ -102,6 +102,11 @@ impl Rules {
         allowed && !self.denies(tool)
     }
 
+    /// Whether a tool is allowed by its very name.
+    pub(super) fn asks_for(&self, tool: &str) -> bool {
+        self.allow.iter().flatten().any(|entry| entry.name == tool)
+    }
+
     /// Whether a tool is denied as a whole.
     pub(super) fn denies(&self, tool: &str) -> bool {
         self.deny.iter().any(|entry| entry.fits(tool) && entry.is_whole())

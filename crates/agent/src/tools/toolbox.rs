@@ -41,7 +41,8 @@ pub struct Settings {
     pub deny: Vec<String>,
     /// MCP servers whose tools are offered. They are started when [`Toolbox::prepare`] is first called.
     pub servers: Vec<McpServer>,
-    /// How to start a subagent; there is no such tool when absent.
+    /// How to start a subagent. The tool for it is offered only where `allow` names it (`subagent`, `Task`, `Agent`); a
+    /// star or no list is not enough.
     pub nested: Option<Nested>,
     /// Tools of the loop itself. The lists do not concern them.
     pub own: Vec<Arc<dyn Tool>>,
@@ -118,7 +119,7 @@ impl Toolbox {
             Arc::new(read::Read),
             Arc::new(write::Write),
         ];
-        if let Some(how) = settings.nested {
+        if let Some(how) = settings.nested.filter(|_| rules.asks_for("subagent")) {
             built_in.push(Arc::new(nested::Subagent::new(how)));
         }
         let notes = rules.notes(&built_in.iter().map(|tool| tool.name()).collect::<Vec<_>>());

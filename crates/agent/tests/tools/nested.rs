@@ -17,6 +17,7 @@ fn world(script: &str, types: &[&str]) -> (World, PathBuf) {
         let program = directory.join("subagent");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        settings.allow = Some(vec!["*".into(), "Task".into()]);
         settings.nested = Some(Nested {
             program,
             environment: vec![("SUBAGENT_SOCKET".into(), "/run/s".into())],
@@ -85,8 +86,14 @@ async fn a_cancelled_task_is_stopped_as_a_person_would() {
 }
 
 #[tokio::test]
-async fn there_is_none_unless_allowed() {
-    let world = World::new();
-    assert!(world.tools.specs().iter().all(|spec| spec.name != "subagent"));
-    assert!(world.refused("subagent", json!({ "prompt": "x" })).await.contains("there is no tool"));
+async fn there_is_none_unless_its_name_is_in_the_list() {
+    let how = || Nested { program: "/bin/true".into(), environment: vec![], types: vec![] };
+    for (given, allow) in [(None, Some("subagent")), (Some(how()), None), (Some(how()), Some("*"))] {
+        let world = World::with(|settings| {
+            settings.nested = given;
+            settings.allow = allow.map(|name| vec![name.into()]);
+        });
+        assert!(world.tools.specs().iter().all(|spec| spec.name != "subagent"));
+        assert!(world.refused("subagent", json!({ "prompt": "x" })).await.contains("there is no tool"));
+    }
 }

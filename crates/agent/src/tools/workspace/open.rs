@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::OFlags;
@@ -107,26 +108,23 @@ impl Workspace {
         }
     }
 
-    /// Names in the same directory that may have been meant.
+    /// Paths that may have been meant: names like the first one that is not there, in the directory where it is not.
     fn near(&self, place: &Place) -> Vec<String> {
-        let (Some(wanted), Some(parent)) = (place.rel.file_name(), place.rel.parent()) else {
+        let dir = &self.root(place).dir;
+        let missing = place.rel.ancestors().take_while(|path| dir.symlink_metadata(path).is_err()).last();
+        let Some((wanted, parent)) = missing.and_then(|path| Some((path.file_name()?, path.parent()?)))
+        else {
             return Vec::new();
         };
         let wanted = wanted.to_string_lossy().to_lowercase();
-        let parent = if parent.as_os_str().is_empty() { std::path::Path::new(".") } else { parent };
-        let Ok(entries) = self.root(place).dir.read_dir(parent) else { return Vec::new() };
-        let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let here = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let Ok(entries) = dir.read_dir(here) else { return Vec::new() };
         let mut near: Vec<_> = entries
             .take(5000)
             .flatten()
             .map(|entry| entry.file_name())
-            .filter(|name| {
-                let name = name.to_string_lossy().to_lowercase();
-                let (a, b) = (stem(&name), stem(&wanted));
-                let long_enough = a.len() > 2 && b.len() > 2;
-                name == wanted || (long_enough && (a == b || a.starts_with(&b) || b.starts_with(&a)))
-            })
-            .map(|name| self.made(place.root, place.rel.with_file_name(name), true))
+            .filter(|name| is_like(&name.to_string_lossy().to_lowercase(), &wanted))
+            .map(|name| self.made(place.root, parent.join(name), true))
             .filter(|place| self.permit(place, Want::Look).is_ok())
             .map(|place| place.shown)
             .collect();
@@ -134,6 +132,16 @@ impl Workspace {
         near.truncate(3);
         near
     }
+}
+
+/// Whether a name may have been meant by another one: two letters are wrong, or the ending, or the rest of the stem.
+fn is_like(name: &str, wanted: &str) -> bool {
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let (a, b) = (stem(name), stem(wanted));
+    let long_enough = a.len() > 2 && b.len() > 2;
+    name == wanted
+        || (long_enough && (a == b || a.starts_with(&b) || b.starts_with(&a)))
+        || (wanted.len() > 3 && strsim::osa_distance(name, wanted) <= 2)
 }
 
 /// Whether a file lies in the process file system, where files are views of processes, their environments included.

@@ -161,6 +161,9 @@ fn names_that_may_have_been_meant() {
     let place = world.workspace.locate("readme.txt", Want::Look).unwrap();
     let Err(refused) = world.workspace.open_file(&place) else { panic!("there is none") };
     assert_eq!(refused.to_string(), "there is no readme.txt; did you mean README.md?");
+    let place = world.workspace.locate("depe/some/file", Want::Look).unwrap();
+    let Err(refused) = world.workspace.open_file(&place) else { panic!("there is none") };
+    assert_eq!(refused.to_string(), "there is no depe/some/file; did you mean deep?");
 }
 
 #[test]

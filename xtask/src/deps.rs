@@ -139,6 +139,10 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["tracing-subscriber"], &["subagent-cli"]),
     (&["jsonschema"], &["subagent-runtime", "subagent-agent"]),
     (&["reqwest", "rustls", "secrecy"], &["subagent-agent"]),
+    (
+        &["rmcp", "cap-std", "ignore", "globset", "grep-matcher", "grep-regex", "grep-searcher"],
+        &["subagent-agent"],
+    ),
     (&["serde-saphyr", "jsonc-parser"], &["subagent-config"]),
 ];
 

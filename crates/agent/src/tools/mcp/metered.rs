@@ -23,7 +23,7 @@ impl Allowance {
     /// A new request is made.
     pub(super) fn renew(&self) {
         // What was used up stays so: the stream has ended.
-        let _ = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| (left > 0).then_some(GRANT));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| (left > 0).then_some(GRANT));
     }
 
     /// Whether too much was written.

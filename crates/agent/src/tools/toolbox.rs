@@ -126,17 +126,17 @@ impl Toolbox {
         built_in.retain(|tool| rules.may_use(tool.name()));
         built_in.sort_by(|a, b| a.name().cmp(b.name()));
         let cx = Context::new(workspace, settings.environment, Groups::default(), spill);
-        let announced = RwLock::new(servers.is_empty().then(Vec::new));
-        Ok(Self { built_in, own: settings.own, servers, announced, rules, cx, notes })
+        Ok(Self { built_in, own: settings.own, servers, announced: RwLock::default(), rules, cx, notes })
     }
 
-    /// What people should know of how the lists were understood.
+    /// How the lists were understood, where people should know; also among what `prepare` says.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// Starts the MCP servers, all at once and each within its time, and takes what they announce. Later calls do
-    /// nothing, so that what the model is told stays the same through a session. Says what did not work.
+    /// nothing, so that what the model is told stays the same through a session. Says what people should know: what did
+    /// not work, and how the lists were understood.
     pub async fn prepare(&self, cancel: &CancellationToken) -> Vec<String> {
         if self.announced.read().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Vec::new();
@@ -146,7 +146,7 @@ impl Toolbox {
         if cancel.is_cancelled() {
             return Vec::new();
         }
-        let (mut tools, mut notes) = (Vec::<Arc<dyn Tool>>::new(), Vec::new());
+        let (mut tools, mut notes) = (Vec::<Arc<dyn Tool>>::new(), self.notes.clone());
         for (found, said) in answers {
             notes.extend(said);
             for tool in found {

@@ -80,11 +80,14 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
     assert!(Toolbox::open(settings(&["Bash"])).is_ok());
 }
 
-#[test]
-fn a_name_of_no_tool_is_told() {
+#[tokio::test]
+async fn a_name_of_no_tool_is_told_once() {
     let home = tempfile::tempdir().unwrap();
     let allow = Some(list(&["Read", "WebSearch"]));
     let tools =
         Toolbox::open(Settings { roots: vec![home.path().into()], allow, ..Settings::default() }).unwrap();
-    assert_eq!(tools.notes(), ["\"WebSearch\" is allowed, and there is no such tool here"]);
+    let cancel = tokio_util::sync::CancellationToken::new();
+    assert_eq!(tools.prepare(&cancel).await, ["\"WebSearch\" is allowed, and there is no such tool here"]);
+    assert_eq!(tools.prepare(&cancel).await, Vec::<String>::new());
+    assert_eq!(tools.notes().len(), 1);
 }

@@ -95,7 +95,7 @@ pub(super) fn open(options: &Options, line: &Arc<Line>, how: How, params: Value)
         allow: own.tools.allow.clone(),
         deny: own.tools.deny.clone(),
         servers,
-        nested: options.nested.clone(),
+        nested: options.nested.clone().filter(|_| may_delegate(&own)),
         ..Settings::default()
     })
     .map_err(|error| Refusal::params(error.to_string()))?;
@@ -149,6 +149,12 @@ fn answer(id: &str, how: How, mode: Mode, effort: Option<&str>, session: &Sessio
         answer["sessionId"] = json!(id);
     }
     answer
+}
+
+/// Subagents of its own only where its tools are named and that one is among them.
+fn may_delegate(own: &Own) -> bool {
+    let names = own.tools.allow.iter().flatten();
+    names.into_iter().any(|name| name.trim().eq_ignore_ascii_case("subagent"))
 }
 
 /// What can be set.

@@ -9,7 +9,7 @@ use clap::Args;
 use subagent_agent::acp::{Options, serve};
 use subagent_agent::endpoint::config::AgentConfig;
 use subagent_agent::session::Mode;
-use subagent_agent::tools::for_commands;
+use subagent_agent::tools::{Nested, for_commands};
 use subagent_model::ErrorCode;
 
 use super::given;
@@ -85,8 +85,17 @@ fn options(args: &AgentArgs, paths: &Paths, config: AgentConfig, environment: ke
         environment: Arc::new(move |name| environment.get(name)),
         for_commands,
         hidden,
-        nested: None,
+        nested: nested(),
     }
+}
+
+/// How it starts subagents: with this program, at the daemon whose child it is.
+fn nested() -> Option<Nested> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    set("SUBAGENT_SOCKET")?;
+    let names = ["SUBAGENT_SOCKET", "SUBAGENT_ID", "SUBAGENT_ATTEMPT", "SUBAGENT_HOME"];
+    let environment = names.into_iter().filter_map(|name| Some((name.to_owned(), set(name)?)));
+    Some(Nested { program: std::env::current_exe().ok()?, environment: environment.collect(), types: vec![] })
 }
 
 /// The endpoint that would be asked, for `doctor`: what is wrong with it, if anything.

@@ -2,7 +2,7 @@
 //! state machine per session is not needed here: the session is one (`session`), and this gives it words.
 //!
 //! Not by the official crate: its dependencies change how every crate of this program writes JSON
-//! (`docs/adr/0016`, `docs/adr/0018`). Its schemas judge what is written here, in the tests.
+//! (`docs/adr/0016`, `docs/adr/0019`). Its schemas judge what is written here, in the tests.
 
 mod frame;
 mod open;

@@ -5,8 +5,8 @@ use subagent_model::ErrorCode;
 
 use crate::commands::requests::answering;
 use crate::commands::{
-    ack, agent, budget, completions, config, doctor, events, gc, inbox, logs, ls, man, messages, requests, result,
-    resume, run, runs, show, shutdown, status, steer, stop, types, upgrade, wait,
+    ack, agent, budget, completions, config, doctor, events, gc, inbox, logs, ls, man, messages, requests,
+    result, resume, run, runs, show, shutdown, status, steer, stop, types, upgrade, wait,
 };
 use crate::console::Console;
 use crate::daemon::serve;

@@ -111,7 +111,8 @@ impl Session {
                 job.call.tool
             ));
         }
-        if job.only_looks() {
+        // A tool that is not there does nothing, and says so: nobody is to be asked.
+        if job.only_looks() || self.means.tools.kind(&job.call.tool).is_none() {
             return None;
         }
         match self.means.mode {

@@ -79,7 +79,8 @@ impl World {
         let (input, output) = tokio::io::split(theirs);
         let served = tokio::spawn(async move { serve(options, input, output).await });
         let (read, write) = tokio::io::split(ours);
-        let mut client = Client { write, lines: BufReader::new(read).lines(), id: 0, updates: vec![], served };
+        let mut client =
+            Client { write, lines: BufReader::new(read).lines(), id: 0, updates: vec![], served };
         let hello = json!({"protocolVersion": 1, "clientCapabilities": {"session": {"notices": {}}}});
         assert_eq!(client.call("initialize", hello).await.unwrap()["protocolVersion"], 1);
         client
@@ -110,7 +111,8 @@ impl Client {
     }
 
     pub(crate) async fn line(&mut self) -> Value {
-        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").unwrap();
+        let line =
+            tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").unwrap();
         serde_json::from_str(&line.expect("the agent is there")).unwrap()
     }
 

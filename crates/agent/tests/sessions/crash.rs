@@ -13,7 +13,8 @@ use crate::client::World;
 const GO_ON: &str = "go on [[sh:echo later >> log]] [[say:over]]";
 
 /// Three calls, each of which leaves a line, and a message into the turn.
-const STORY: &str = "the task [[sh:echo one >> log]] [[sh:echo two >> log]] [[sh:echo three >> log]] [[say:done]]";
+const STORY: &str =
+    "the task [[sh:echo one >> log]] [[sh:echo two >> log]] [[sh:echo three >> log]] [[say:done]]";
 
 /// The lines that the tools had left when this much of the journal was written: a call without a result may have done its
 /// work, or not.
@@ -22,7 +23,8 @@ fn left_by(facts: &[Fact], unfinished_done: bool) -> String {
     for fact in facts {
         let Fact::Reply { reply, .. } = fact else { continue };
         for call in &reply.calls {
-            let ended = facts.iter().any(|fact| matches!(fact, Fact::Result { call: id, .. } if *id == call.id));
+            let ended =
+                facts.iter().any(|fact| matches!(fact, Fact::Result { call: id, .. } if *id == call.id));
             let begun = facts.iter().any(|fact| matches!(fact, Fact::Started { call: id } if *id == call.id));
             if ended || (begun && unfinished_done) {
                 let command = call.input["command"].as_str().unwrap();

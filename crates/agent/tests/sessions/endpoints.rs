@@ -82,7 +82,8 @@ async fn a_passing_failure_is_tried_again_and_told() {
     let world = World::new(Wire::Chat);
     let mut client = world.client().await;
     let session = client.session(&world.work(), json!({})).await;
-    let (stop, text) = client.prompt(&session, "[[status:429*1]] [[retry-after:1]] [[say:in the end]]").await.unwrap();
+    let (stop, text) =
+        client.prompt(&session, "[[status:429*1]] [[retry-after:1]] [[say:in the end]]").await.unwrap();
     assert_eq!((stop.as_str(), text.contains("in the end users=1")), ("end_turn", true), "{text}");
     let held = client.of("notice");
     assert_eq!(held[0]["_meta"]["subagent/held"]["class"], "rate_limited", "queue_19 {held:?}");
@@ -100,7 +101,10 @@ async fn a_key_is_nowhere_but_in_requests() {
     std::fs::write(world.work().join("leak.txt"), format!("the key is {KEY}\n")).unwrap();
     let mut client = world.client().await;
     let session = client.session(&world.work(), json!({})).await;
-    client.prompt(&session, "[[sh:cat leak.txt; env; cat /proc/self/environ]] [[echo]] [[say:done]]").await.unwrap();
+    client
+        .prompt(&session, "[[sh:cat leak.txt; env; cat /proc/self/environ]] [[echo]] [[say:done]]")
+        .await
+        .unwrap();
     let told = serde_json::to_string(&client.updates).unwrap();
     assert!(told.contains("the key is [key]") && !told.contains(KEY), "{told}");
     client.end().await;

@@ -20,7 +20,8 @@ async fn steer_a_message_into_a_turn_is_taken_once_and_one_after_it_is_not() {
     let session = client.session(&world.work(), json!({})).await;
     let turn = client.begin("session/prompt", prompt(&session, "[[gate:g]] [[say:first]]")).await;
     let gate = world.model.gate("g");
-    until_async("the model to be asked", async || (world.model.conversations().len() == 1).then_some(())).await;
+    until_async("the model to be asked", async || (world.model.conversations().len() == 1).then_some(()))
+        .await;
     let steer = json!({"sessionId": session, "text": "[[say:steered]]", "number": 5});
     let one = client.begin("_subagent/steer", steer.clone()).await;
     let twice = client.begin("_subagent/steer", steer.clone()).await;
@@ -39,14 +40,21 @@ async fn stop_a_cancel_ends_the_turn_its_tools_and_the_session_goes_on() {
     let world = World::new(Wire::Chat);
     let mut client = world.client().await;
     let session = client.session(&world.work(), json!({})).await;
-    for script in ["[[hang]]", "[[sh:echo $$ > pid; sleep 60]]", "[[mute]]", "[[status:503]] [[retry-after:15]]"] {
+    for script in
+        ["[[hang]]", "[[sh:echo $$ > pid; sleep 60]]", "[[mute]]", "[[status:503]] [[retry-after:15]]"]
+    {
         let asked = world.model.conversations().len();
         let turn = client.begin("session/prompt", prompt(&session, script)).await;
-        until_async("the model to be asked", async || (world.model.conversations().len() > asked).then_some(())).await;
+        until_async("the model to be asked", async || {
+            (world.model.conversations().len() > asked).then_some(())
+        })
+        .await;
         if script.contains("pid") {
             until_async("the command", async || (!world.read("pid").is_empty()).then_some(())).await;
         }
-        client.send(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})).await;
+        client
+            .send(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}))
+            .await;
         assert_eq!(client.answer(turn).await.unwrap()["stopReason"], "cancelled", "{script}");
     }
     let pid = world.read("pid");
@@ -63,14 +71,19 @@ async fn queue_13_a_limit_of_turns_asks_to_wrap_up_and_then_cuts() {
     let own = json!({"limits": {"max_turns": 1, "grace_turns": 2}});
     let session = client.session(&world.work(), own).await;
     // The request to wrap up is a prompt without a script: the model ends.
-    let (stop, _) = client.prompt(&session, "[[sh:echo a >> log]] [[sh:echo b >> log]] [[say:x]]").await.unwrap();
+    let (stop, _) =
+        client.prompt(&session, "[[sh:echo a >> log]] [[sh:echo b >> log]] [[say:x]]").await.unwrap();
     assert_eq!((stop.as_str(), world.read("log").as_str()), ("end_turn", "a\n"));
     assert!(client.of("notice")[0]["title"].as_str().unwrap().contains("wrap up"));
     let always = Answer::call("bash", json!({"command": "echo c >> log"}));
     world.model.when(|request| request.conversation.is_some()).answer(always);
     let (stop, _) = client.prompt(&session, "never ends").await.unwrap();
     assert_eq!(stop, "max_turn_requests");
-    assert!(world.read("log").matches('c').count() <= 2, "nothing is carried out behind the limit: {}", world.read("log"));
+    assert!(
+        world.read("log").matches('c').count() <= 2,
+        "nothing is carried out behind the limit: {}",
+        world.read("log")
+    );
     client.end().await;
 }
 
@@ -80,7 +93,11 @@ async fn an_answer_is_held_to_its_schema() {
     let mut client = world.client().await;
     let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
     let session = client.session(&world.work(), json!({"outputSchema": schema})).await;
-    world.model.when(|request| request.prompt().contains("does not fit")).times(1).script("[[exactly:{\"n\": 4}]]");
+    world
+        .model
+        .when(|request| request.prompt().contains("does not fit"))
+        .times(1)
+        .script("[[exactly:{\"n\": 4}]]");
     let (stop, text) = client.prompt(&session, "[[exactly:four]]").await.unwrap();
     assert_eq!((stop.as_str(), text.as_str()), ("end_turn", "{\"n\": 4}"));
     world.model.when(|request| request.conversation.is_some()).script("[[exactly:never]]");
@@ -88,7 +105,8 @@ async fn an_answer_is_held_to_its_schema() {
     assert_eq!(error["data"]["class"], "schema_mismatch", "{error}");
     client.end().await;
     let mut other = world.client().await;
-    let params = json!({"cwd": world.work(), "mcpServers": [], "_meta": {"subagent": {"outputSchema": {"type": 7}}}});
+    let params =
+        json!({"cwd": world.work(), "mcpServers": [], "_meta": {"subagent": {"outputSchema": {"type": 7}}}});
     assert!(other.call("session/new", params).await.is_err(), "what is no schema is refused at once");
     other.end().await;
 }
@@ -96,7 +114,10 @@ async fn an_answer_is_held_to_its_schema() {
 #[tokio::test]
 async fn rec_12_a_long_conversation_is_summed_up_announced_and_counted() {
     let mut world = World::new(Wire::Chat);
-    world.config.models.insert("test/fake-model".into(), ModelFacts { window: Some(1_000), ..ModelFacts::default() });
+    world
+        .config
+        .models
+        .insert("test/fake-model".into(), ModelFacts { window: Some(1_000), ..ModelFacts::default() });
     let mut client = world.client().await;
     let session = client.session(&world.work(), json!({})).await;
     world.model.when(|request| request.prompt().starts_with("Sum this up")).answer(Answer::text("SUMMARY"));
@@ -106,7 +127,10 @@ async fn rec_12_a_long_conversation_is_summed_up_announced_and_counted() {
     assert_eq!((stop.as_str(), world.read("log").as_str()), ("end_turn", "once\n"));
     let told = client.of("compaction_update");
     assert_eq!(told[0]["status"], "in_progress");
-    assert_eq!((&told[1]["status"], &told[1]["_meta"]["subagent/used"]["inputTokens"]), (&json!("completed"), &json!(100)));
+    assert_eq!(
+        (&told[1]["status"], &told[1]["_meta"]["subagent/used"]["inputTokens"]),
+        (&json!("completed"), &json!(100))
+    );
     let last = world.model.conversations().pop().unwrap();
     assert!(last.body.to_string().contains("SUMMARY"), "{}", last.body);
     client.end().await;
@@ -161,7 +185,11 @@ async fn acp_04_a_session_is_loaded_with_its_history_and_resumed_without() {
     other.updates.clear();
     let loaded = other.call("session/load", again.clone()).await.unwrap();
     assert_eq!(loaded["_meta"]["subagent"]["prompts"], 1);
-    assert_eq!((other.of("user_message_chunk").len(), other.of("tool_call").len()), (1, 1), "before the answer");
+    assert_eq!(
+        (other.of("user_message_chunk").len(), other.of("tool_call").len()),
+        (1, 1),
+        "before the answer"
+    );
     let (_, text) = other.prompt(&session, "[[say:two]]").await.unwrap();
     assert!(text.contains("two users=2"), "{text}");
     other.call("session/close", json!({"sessionId": session})).await.unwrap();
@@ -170,7 +198,8 @@ async fn acp_04_a_session_is_loaded_with_its_history_and_resumed_without() {
     assert!(other.updates.is_empty(), "{:?}", other.updates);
     let listed = other.call("session/list", json!({"cwd": world.work()})).await.unwrap();
     assert_eq!(listed["sessions"][0]["sessionId"], *session, "{listed}");
-    let missing = json!({"sessionId": "01a22d21-9704-741f-afa1-3082d0029501", "cwd": world.work(), "mcpServers": []});
+    let missing =
+        json!({"sessionId": "01a22d21-9704-741f-afa1-3082d0029501", "cwd": world.work(), "mcpServers": []});
     assert_eq!(other.call("session/load", missing).await.unwrap_err()["code"], -32002);
     other.end().await;
 }

@@ -55,15 +55,18 @@ pub(crate) fn run(args: &AgentArgs) -> Result<u8, Failure> {
     // Others of this user can read the environment that a process began with: it begins again without keys.
     let environment = keys::hidden(&config)?;
     let options = options(args, &paths, config, environment);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::new(ErrorCode::StartFailed, "cannot set up the agent").because(error)
-    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(ErrorCode::StartFailed, "cannot set up the agent").because(error))?;
     let served = runtime.block_on(serve(options, tokio::io::stdin(), tokio::io::stdout()));
     // Standard input may still be read, which cannot be given up.
     runtime.shutdown_background();
     match served {
         Ok(()) => Ok(exit::DONE),
-        Err(error) => Err(Failure::new(ErrorCode::Protocol, "the client cannot be heard or reached").because(error)),
+        Err(error) => {
+            Err(Failure::new(ErrorCode::Protocol, "the client cannot be heard or reached").because(error))
+        }
     }
 }
 
@@ -112,7 +115,9 @@ pub(crate) async fn examine(config: &AgentConfig) -> Examined {
         Ok(key) => key,
         Err(_) if choice.key_optional => None,
         Err(error) => {
-            let hint = String::from("Give the key in one of the places that [agent.endpoints] of config.toml can name.");
+            let hint = String::from(
+                "Give the key in one of the places that [agent.endpoints] of config.toml can name.",
+            );
             return Examined::Bad { what: format!("{name}: {error}"), hint };
         }
     };

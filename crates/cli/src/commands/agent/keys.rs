@@ -40,11 +40,16 @@ impl Environment {
 /// Takes the keys out of the environment. Does not come back where there are some: the program begins again.
 pub(super) fn hidden(config: &AgentConfig) -> Result<Environment, Failure> {
     if let Some(pipe) = std::env::var_os(PIPE) {
-        let failed = |error| Failure::new(ErrorCode::EnvironmentLost, "the keys of the agent cannot be read").because(error);
+        let failed = |error| {
+            Failure::new(ErrorCode::EnvironmentLost, "the keys of the agent cannot be read").because(error)
+        };
         let number: u32 = pipe.to_str().and_then(|text| text.parse().ok()).unwrap_or(u32::MAX);
         let mut text = String::new();
-        File::open(format!("/dev/fd/{number}")).and_then(|mut file| file.read_to_string(&mut text)).map_err(failed)?;
-        let keys: BTreeMap<String, String> = serde_json::from_str(&text).map_err(|error| failed(error.into()))?;
+        File::open(format!("/dev/fd/{number}"))
+            .and_then(|mut file| file.read_to_string(&mut text))
+            .map_err(failed)?;
+        let keys: BTreeMap<String, String> =
+            serde_json::from_str(&text).map_err(|error| failed(error.into()))?;
         return Ok(Environment { keys });
     }
     let secret = |name: &String| !name.ends_with("_FILE");
@@ -58,11 +63,15 @@ pub(super) fn hidden(config: &AgentConfig) -> Result<Environment, Failure> {
         return Ok(Environment::default());
     }
     let failed = |error: std::io::Error| {
-        Failure::new(ErrorCode::StartFailed, "the agent cannot begin again without keys in its environment").because(error)
+        Failure::new(ErrorCode::StartFailed, "the agent cannot begin again without keys in its environment")
+            .because(error)
     };
     let text = serde_json::to_vec(&keys).map_err(|error| failed(error.into()))?;
     if text.len() > MOST_BYTES {
-        return Err(Failure::new(ErrorCode::InvalidRequest, "the keys in the environment are too long to be keys"));
+        return Err(Failure::new(
+            ErrorCode::InvalidRequest,
+            "the keys in the environment are too long to be keys",
+        ));
     }
     // Inherited by the program that comes, which empties it.
     let (read, write) = rustix::pipe::pipe().map_err(|error| failed(error.into()))?;

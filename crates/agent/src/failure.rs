@@ -163,17 +163,13 @@ fn class(status: u16, words: &str, error: &Value) -> ErrorCode {
         408 | 504 => ErrorCode::Timeout,
         429 if has(QUOTA) || daily() => ErrorCode::QuotaExhausted,
         429 => ErrorCode::RateLimited,
-        400 | 422 if has(OVERFLOW) => ErrorCode::ContextOverflow,
-        400 | 422 if has(KEY) => ErrorCode::Auth,
+        // In the middle of a stream there is no status.
+        0 | 400 | 422 | 500..=599 if has(OVERFLOW) => ErrorCode::ContextOverflow,
+        0 | 400 | 422 if has(KEY) => ErrorCode::Auth,
         400 | 422 if has(QUOTA) => ErrorCode::QuotaExhausted,
         400 | 422 if has(FILTER) => ErrorCode::Refused,
-        500..=599 if has(OVERFLOW) => ErrorCode::ContextOverflow,
-        409 | 425 | 500..=599 => ErrorCode::Overloaded,
-        // In the middle of a stream.
         0 if has(&["rate_limit", "rate limit", "resource_exhausted"]) => ErrorCode::RateLimited,
-        0 if has(OVERFLOW) => ErrorCode::ContextOverflow,
-        0 if has(KEY) => ErrorCode::Auth,
-        0 => ErrorCode::Overloaded,
+        0 | 409 | 425 | 500..=599 => ErrorCode::Overloaded,
         _ => ErrorCode::InvalidRequest,
     }
 }

@@ -184,6 +184,7 @@ pub struct Session {
 }
 
 /// Why a wait was given up.
+#[derive(Debug, Clone, Copy)]
 enum Given {
     Cancelled,
     Deadline,
@@ -216,7 +217,7 @@ impl Session {
 
     /// Begins with what another session has said.
     pub fn inherit(&mut self, from: &str, text: String) -> std::io::Result<()> {
-        self.record(Fact::Inherited { from: from.to_owned(), text })
+        self.record(&Fact::Inherited { from: from.to_owned(), text })
     }
 
     /// Works on a prompt to its end.
@@ -226,7 +227,7 @@ impl Session {
         run: Option<u32>,
         cancel: &CancellationToken,
     ) -> std::io::Result<End> {
-        self.record(Fact::Prompt { text, at: now_ms(), run })?;
+        self.record(&Fact::Prompt { text, at: now_ms(), run })?;
         for note in self.means.tools.prepare(cancel).await {
             self.host.news(News::Notice(note));
         }
@@ -241,7 +242,7 @@ impl Session {
                 return Ok(end.clone());
             }
             if cancel.is_cancelled() {
-                self.record(Fact::Ended { end: End::Cancelled })?;
+                self.record(&Fact::Ended { end: End::Cancelled })?;
                 continue;
             }
             self.take_steers()?;
@@ -251,7 +252,7 @@ impl Session {
                     if let Fact::Nudge { why, .. } = &fact {
                         self.host.news(News::Notice(notice_of(*why)));
                     }
-                    self.record(fact)?;
+                    self.record(&fact)?;
                 }
                 Step::Pause { until } => self.pause(until, cancel).await,
                 Step::Ask { answer_only } => self.ask(answer_only, cancel).await?,
@@ -262,9 +263,9 @@ impl Session {
     }
 
     /// Writes a fact down, then lives with it.
-    fn record(&mut self, fact: Fact) -> std::io::Result<()> {
-        self.journal.append(&fact)?;
-        self.turn.apply(&fact);
+    fn record(&mut self, fact: &Fact) -> std::io::Result<()> {
+        self.journal.append(fact)?;
+        self.turn.apply(fact);
         Ok(())
     }
 
@@ -272,7 +273,7 @@ impl Session {
     fn take_steers(&mut self) -> std::io::Result<()> {
         while let Ok(Steer { text, number, taken }) = self.steers.try_recv() {
             if !number.is_some_and(|number| self.turn.has_taken(number)) {
-                self.record(Fact::Steer { text, number })?;
+                self.record(&Fact::Steer { text, number })?;
             }
             // Whoever sent it may be gone: it was taken all the same.
             let _ = taken.send(true);
@@ -332,7 +333,7 @@ impl Session {
     fn answered(&mut self, reply: Reply, told: Option<Usage>) -> std::io::Result<()> {
         let usage = told.map(|usage| self.means.facts.priced(usage));
         let counted = usage.is_some();
-        self.record(Fact::Reply { reply, usage: usage.unwrap_or_default(), counted })?;
+        self.record(&Fact::Reply { reply, usage: usage.unwrap_or_default(), counted })?;
         // A message that came meanwhile is one more reason to go on.
         self.take_steers()?;
         let next = self.turn.next(&self.means.rules, now_ms());
@@ -345,7 +346,7 @@ impl Session {
     fn failed(&mut self, failure: &Failure) -> std::io::Result<()> {
         let now = now_ms();
         if let Some(fact) = self.turn.failed(failure, &self.means.rules, now, self.salt) {
-            return self.record(fact);
+            return self.record(&fact);
         }
         if let Step::Pause { until } = self.turn.next(&self.means.rules, now) {
             self.host.news(News::Held { until, why: failure.clone() });
@@ -358,7 +359,7 @@ impl Session {
             Given::Cancelled => End::Cancelled,
             Given::Deadline => End::CutOff { limit: subagent_model::Limit::Deadline },
         };
-        self.record(Fact::Ended { end })
+        self.record(&Fact::Ended { end })
     }
 
     /// Has the context summed up.
@@ -392,7 +393,7 @@ impl Session {
         match answer {
             Ok(Answer { reply, usage }) if !reply.text.trim().is_empty() => {
                 let usage = usage.map(|usage| self.means.facts.priced(usage));
-                self.record(Fact::Compacted { summary: reply.text, usage: usage.unwrap_or_default() })?;
+                self.record(&Fact::Compacted { summary: reply.text, usage: usage.unwrap_or_default() })?;
                 self.host.news(News::Compacted { number, usage, failed: None });
                 Ok(())
             }
@@ -411,7 +412,7 @@ impl Session {
         self.host.news(News::Compacted { number, usage: None, failed: Some(failure.message.clone()) });
         // What is too long to be summed up is not summed up by trying again.
         if failure.code == subagent_model::ErrorCode::ContextOverflow {
-            return self.record(Fact::Ended { end: End::Failed { failure: failure.clone() } });
+            return self.record(&Fact::Ended { end: End::Failed { failure: failure.clone() } });
         }
         self.failed(failure)
     }

@@ -102,12 +102,11 @@ pub(super) fn open(options: &Options, line: &Arc<Line>, how: How, params: Value)
     let mut rules = Rules { limits: own.limits.unwrap_or(options.config.limits), schema, ..Rules::default() };
     rules.window = choice.facts.window.unwrap_or(rules.window);
     rules.retries = options.config.retries.unwrap_or(rules.retries);
-    let journal = match journal {
-        Some(journal) => journal,
-        None => {
-            let header = header(&id, &cwd, &begin, rules.schema.as_ref().map(Schema::text))?;
-            Journal::create(&options.sessions, header).map_err(|error| journal_refusal(&error))?
-        }
+    let journal = if let Some(journal) = journal {
+        journal
+    } else {
+        let header = header(&id, &cwd, &begin, rules.schema.as_ref().map(Schema::text))?;
+        Journal::create(&options.sessions, header).map_err(|error| journal_refusal(&error))?
     };
     let effort_now = effort.clone();
     let means = Means {

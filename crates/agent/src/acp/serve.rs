@@ -224,8 +224,8 @@ impl Server {
         let text = params["text"].as_str().filter(|text| !text.trim().is_empty());
         let text = text.ok_or_else(|| Refusal::params("text is missing"))?.to_owned();
         let number = params["number"].as_u64();
-        let (line, id) = (Arc::clone(&self.line), id.clone());
-        let told = move |taken: bool| line.send(frame::answer(&id, Ok(json!({"taken": taken}))));
+        let (way, id) = (Arc::clone(&self.line), id.clone());
+        let told = move |taken: bool| way.send(frame::answer(&id, Ok(json!({"taken": taken}))));
         if !live.busy.load(Ordering::Acquire) {
             told(false);
             return Ok(());

@@ -135,7 +135,7 @@ impl Host for Voice {
         match news {
             News::Text { message, text: part } => self.update(&text("agent_message_chunk", message, &part)),
             News::Thought { message, text: part } => {
-                self.update(&text("agent_thought_chunk", message, &part))
+                self.update(&text("agent_thought_chunk", message, &part));
             }
             News::Called { call, title, kind } => {
                 self.update(&json!({"sessionUpdate": "tool_call", "toolCallId": call.id, "title": title,

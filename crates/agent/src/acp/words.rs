@@ -140,7 +140,8 @@ impl Begin {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Prompt {
     pub(super) session_id: String,
-    prompt: Vec<Value>,
+    #[serde(rename = "prompt")]
+    blocks: Vec<Value>,
     #[serde(default, rename = "_meta")]
     meta: Meta,
 }
@@ -151,7 +152,7 @@ impl Prompt {
     }
 
     pub(super) fn text(&self) -> Result<String, Refusal> {
-        let text = text_of(&self.prompt)?;
+        let text = text_of(&self.blocks)?;
         if text.trim().is_empty() {
             return Err(Refusal::params("the prompt is empty"));
         }

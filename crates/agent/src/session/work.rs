@@ -56,7 +56,7 @@ impl Session {
         }
         for (job, refused) in batch.iter().zip(&refused) {
             if refused.is_none() {
-                self.record(Fact::Started { call: job.call.id.clone() })?;
+                self.record(&Fact::Started { call: job.call.id.clone() })?;
             }
         }
         let outputs = self.outputs(&batch, refused, &given, cancel).await;
@@ -64,7 +64,7 @@ impl Session {
             let text = self.means.model.clean(output.text);
             let text = cut_at_boundary(&text, MOST_BYTES).to_owned();
             let (call, failed) = (job.call.id.clone(), output.failed);
-            self.record(Fact::Result { call, text: text.clone(), failed })?;
+            self.record(&Fact::Result { call, text: text.clone(), failed })?;
             self.host.news(News::CallEnded { id: job.call.id, text, failed });
         }
         Ok(())
@@ -139,7 +139,7 @@ impl Session {
     fn stopped(&mut self, batch: &[Job]) -> io::Result<()> {
         for job in batch {
             let text = String::from("Not carried out: the turn was cancelled.");
-            self.record(Fact::Result { call: job.call.id.clone(), text: text.clone(), failed: true })?;
+            self.record(&Fact::Result { call: job.call.id.clone(), text: text.clone(), failed: true })?;
             self.host.news(News::CallEnded { id: job.call.id.clone(), text, failed: true });
         }
         Ok(())

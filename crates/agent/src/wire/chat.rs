@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use subagent_model::Usage;
 
 use super::{Answer, Ask, Part, count, input_of};
-use crate::conversation::{Call, Message, Reply, Stop};
+use crate::conversation::{Call, CallResult, Message, Reply, Stop};
 
 pub(super) fn body(ask: &Ask<'_>) -> Value {
     let mut messages = vec![json!({"role": "system", "content": ask.system})];
@@ -13,9 +13,8 @@ pub(super) fn body(ask: &Ask<'_>) -> Value {
             Message::User(text) => messages.push(json!({"role": "user", "content": text})),
             Message::Assistant(reply) => messages.push(assistant(reply)),
             Message::Results(results) => {
-                messages.extend(results.iter().map(
-                    |result| json!({"role": "tool", "tool_call_id": result.call, "content": result.text}),
-                ))
+                let one = |result: &CallResult| json!({"role": "tool", "tool_call_id": result.call, "content": result.text});
+                messages.extend(results.iter().map(one));
             }
         }
     }

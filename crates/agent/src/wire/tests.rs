@@ -71,7 +71,7 @@ fn a_longer_conversation_begins_with_the_same_bytes() {
         let (short, long) = (list(&story[..1]), list(&story));
         assert_eq!(short.0, long.0, "{wire:?}: tools and system prompt");
         assert_eq!(long.1[..short.1.len()], short.1[..], "{wire:?}");
-        let last = wire.body(&Ask { answer_only: true, ..ask(&story, &tools) });
+        let closing = wire.body(&Ask { answer_only: true, ..ask(&story, &tools) });
         assert_eq!(
             last["tools"],
             wire.body(&ask(&story, &tools))["tools"],

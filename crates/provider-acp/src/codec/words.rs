@@ -208,7 +208,8 @@ fn named(map: &BTreeMap<String, String>) -> Vec<Named<'_>> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Prompt<'a> {
     session_id: &'a str,
-    prompt: [Block<'a>; 1],
+    #[serde(rename = "prompt")]
+    blocks: [Block<'a>; 1],
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     meta: Option<Own<OfRun>>,
 }
@@ -222,7 +223,7 @@ struct OfRun {
 impl<'a> Prompt<'a> {
     pub(super) fn new(session_id: &'a str, text: &'a str, run: Option<u32>) -> Self {
         let meta = run.map(|run| Own::new(OfRun { run }));
-        Self { session_id, prompt: [Block::text(text)], meta }
+        Self { session_id, blocks: [Block::text(text)], meta }
     }
 }
 

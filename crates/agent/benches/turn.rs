@@ -31,11 +31,11 @@ fn main() {
 struct Noop;
 
 impl Tool for Noop {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "noop"
     }
 
-    fn description(&self) -> &str {
+    fn description(&self) -> &'static str {
         "Does nothing."
     }
 

@@ -73,7 +73,7 @@ fn a_longer_conversation_begins_with_the_same_bytes() {
         assert_eq!(long.1[..short.1.len()], short.1[..], "{wire:?}");
         let closing = wire.body(&Ask { answer_only: true, ..ask(&story, &tools) });
         assert_eq!(
-            last["tools"],
+            closing["tools"],
             wire.body(&ask(&story, &tools))["tools"],
             "{wire:?}: tools are named to the last"
         );

@@ -56,6 +56,7 @@ const PLACES: &[Place] = &[
         layer: Layer::Port,
         knows: &["subagent-provider", "subagent-model"],
     },
+    Place { name: "subagent-agent", layer: Layer::Port, knows: &["subagent-model"] },
     Place { name: "subagent-hooks", layer: Layer::Port, knows: &["subagent-model"] },
     Place { name: "subagent-config", layer: Layer::Port, knows: &["subagent-model"] },
     // The ports only: which store and which providers there are is wired by the binary.
@@ -78,6 +79,7 @@ const PLACES: &[Place] = &[
         name: "subagent-cli",
         layer: Layer::Binary,
         knows: &[
+            "subagent-agent",
             "subagent-api",
             "subagent-client",
             "subagent-runtime",
@@ -135,7 +137,12 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["clap", "clap_complete", "clap_mangen"], &["subagent-cli", TESTKIT, "xtask"]),
     (&["miette", "indicatif"], &["subagent-cli"]),
     (&["tracing-subscriber"], &["subagent-cli"]),
-    (&["jsonschema"], &["subagent-runtime"]),
+    (&["jsonschema"], &["subagent-runtime", "subagent-agent"]),
+    (&["reqwest", "rustls", "secrecy"], &["subagent-agent"]),
+    (
+        &["rmcp", "cap-std", "ignore", "globset", "grep-matcher", "grep-regex", "grep-searcher"],
+        &["subagent-agent"],
+    ),
     (&["serde-saphyr", "jsonc-parser"], &["subagent-config"]),
 ];
 

@@ -15,7 +15,17 @@ use crate::paths::Paths;
 /// Every provider that there is.
 pub(crate) fn registry() -> Registry {
     let own = Registry::default().with(Exec).with(InProcess::default()).with(ClaudeCode).with(Codex).with(Pi);
-    AcpProvider::all().fold(own, Registry::with)
+    let with_known = AcpProvider::all().fold(own, Registry::with);
+    match own_program() {
+        Some(program) => with_known.with(AcpProvider::builtin(program)),
+        None => with_known,
+    }
+}
+
+/// Where this program is, for its own agent. One that was replaced while it runs is where the new one is.
+fn own_program() -> Option<String> {
+    let program = std::env::current_exe().ok()?.into_os_string().into_string().ok()?;
+    Some(program.strip_suffix(" (deleted)").map_or(program.clone(), str::to_owned))
 }
 
 /// Where definitions are looked for beside the project.

@@ -5,8 +5,8 @@ use subagent_model::ErrorCode;
 
 use crate::commands::requests::answering;
 use crate::commands::{
-    ack, budget, completions, config, doctor, events, gc, inbox, logs, ls, man, messages, requests, result,
-    resume, run, runs, show, shutdown, status, steer, stop, types, upgrade, wait,
+    ack, agent, budget, completions, config, doctor, events, gc, inbox, logs, ls, man, messages, requests,
+    result, resume, run, runs, show, shutdown, status, steer, stop, types, upgrade, wait,
 };
 use crate::console::Console;
 use crate::daemon::serve;
@@ -72,6 +72,7 @@ enum Command {
     Ack(ack::AckArgs),
     Events(events::EventsArgs),
     Types(types::TypesArgs),
+    Agent(agent::AgentArgs),
     Serve(serve::ServeArgs),
     Status(status::StatusArgs),
     Config(config::ConfigArgs),
@@ -108,6 +109,7 @@ impl Cli {
             Command::Ack(args) => wait_for(ack::run(args, console)),
             Command::Events(args) => wait_for(events::run(args, console)),
             Command::Types(args) => wait_for(types::run(args, console)),
+            Command::Agent(args) => agent::run(args),
             Command::Serve(args) => serve::run(args, console),
             Command::Status(args) => wait_for(status::run(args, console)),
             Command::Config(args) => wait_for(config::run(args, console)),

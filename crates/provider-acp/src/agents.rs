@@ -29,6 +29,9 @@ pub struct Agent {
     pub tells_cost: bool,
     /// It says in its messages that it tries again, and ends a turn whose tries were all in vain like a good one.
     pub retries_in_text: bool,
+    /// It is the agent of this program, and says and takes what the protocol has no words for: messages into a turn, turns
+    /// of the model, its tools, the shape of its answer.
+    pub own: bool,
 }
 
 impl Agent {
@@ -45,6 +48,18 @@ impl Agent {
         tells_usage: false,
         tells_cost: false,
         retries_in_text: false,
+        own: false,
+    };
+
+    /// The agent of this program. Where that program is, only the program knows.
+    pub(crate) const BUILTIN: Self = Self {
+        name: "builtin",
+        args: &["agent"],
+        asks_in: &["ask", "read-only"],
+        model_option: Some("--model"),
+        tells_usage: true,
+        own: true,
+        ..Self::ANY
     };
 }
 

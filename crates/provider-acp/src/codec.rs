@@ -14,12 +14,14 @@ mod form;
 mod frame;
 mod inner;
 mod opening;
+mod own;
 mod settings;
 mod tools;
 mod turn;
 mod usage;
 mod words;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -70,6 +72,13 @@ pub struct Acp {
     remarks: u8,
     /// What an order made it say, said with what is heard next.
     due: Vec<Said>,
+    /// The run, and its prompt where that is known.
+    run: u32,
+    prompt: Option<Arc<str>>,
+    /// The session that is continued does not have the prompt of the run.
+    lacks_prompt: bool,
+    /// Messages into a turn that it has not answered.
+    steers: BTreeSet<u64>,
 }
 
 /// How far the conversation is.
@@ -145,6 +154,10 @@ impl Acp {
             compaction: None,
             remarks: 0,
             due: Vec::new(),
+            run: 0,
+            prompt: None,
+            lacks_prompt: false,
+            steers: BTreeSet::new(),
         }
     }
 
@@ -214,6 +227,12 @@ impl Acp {
             self.stage = Stage::Closed;
             return Heard { said: vec![Said::Closed], reply: vec![] };
         }
+        if self.steers.remove(&id) {
+            let number = MessageNumber(id / 2);
+            let took = outcome.is_ok_and(|result| result["taken"] == true);
+            let said = if took { Said::Took(number) } else { Said::Declined(number) };
+            return Heard { said: vec![said], reply: vec![] };
+        }
         Heard::default()
     }
 
@@ -248,6 +267,12 @@ impl Acp {
             }));
         };
         match order {
+            Order::Steer { number, text, .. } if self.agent.own && self.turn.is_some() => {
+                let id = id_of(*number)?;
+                let steer = words::Steer { session_id: session, text, number: number.0 };
+                Ok(frame::request(id, words::STEER, steer))
+            }
+            Order::Steer { .. } if self.agent.own => Err(String::from("it works on nothing")),
             Order::Steer { .. } => Err(String::from("its protocol has no word for a message into a turn")),
             Order::Prompt { .. } if self.turn.is_some() => {
                 Err(String::from("it works on a prompt, and takes one at a time"))
@@ -258,10 +283,12 @@ impl Acp {
                 }
                 let id = match number {
                     None => self.ids * 2,
-                    Some(MessageNumber(number)) if *number <= LARGEST_NUMBER / 2 => number * 2 + 1,
-                    Some(number) => return Err(format!("no id can be made of message {number}")),
+                    Some(number) => id_of(*number)?,
                 };
-                Ok(frame::request(id, words::PROMPT, words::Prompt::new(session, text, attached)))
+                let lacking = self.prompt.as_deref().filter(|_| number.is_none() && self.lacks_prompt);
+                let run = self.agent.own.then_some(self.run);
+                let prompt = words::Prompt::new(session, lacking.unwrap_or(text), attached, run);
+                Ok(frame::request(id, words::PROMPT, prompt))
             }
             Order::Interrupt if self.turn.is_none() => Err(String::from("it works on nothing")),
             Order::Interrupt => {
@@ -301,10 +328,20 @@ impl Acp {
     }
 }
 
+/// The id of the request that gives a message.
+fn id_of(number: MessageNumber) -> Result<u64, String> {
+    if number.0 > LARGEST_NUMBER / 2 {
+        return Err(format!("no id can be made of message {number}"));
+    }
+    Ok(number.0 * 2 + 1)
+}
+
 impl Codec for Acp {
     fn open(&mut self, job: &Job) -> Vec<u8> {
         self.spec = Some(Arc::clone(&job.spec));
         self.continues.clone_from(&job.session);
+        self.run = job.key.run.0;
+        self.prompt.clone_from(&job.prompt_text);
         let id = self.id();
         self.stage = Stage::Opening { id, step: Step::Initialize };
         frame::request(id, words::INITIALIZE, words::Initialize::new(self.continues.as_deref()))
@@ -328,9 +365,9 @@ impl Codec for Acp {
         Ok(bytes)
     }
 
-    /// A message into a turn is never taken, and a prompt is taken once it is written.
+    /// A message into a turn is never taken, and a prompt is taken once it is written. Our own agent says when it has one.
     fn acknowledges(&self) -> bool {
-        false
+        self.agent.own
     }
 
     fn is_closing(&self) -> bool {
@@ -372,7 +409,12 @@ impl Acp {
             self.continues = bounds::name(params.get("_meta").and_then(|meta| meta.get(words::CONTINUES)));
             return None;
         }
+        if method == words::STEER {
+            self.steers.insert(id);
+            return Some(WasTold::Message(MessageNumber(id / 2)));
+        }
         if method == words::PROMPT {
+            self.lacks_prompt = false;
             // Whatever of the beginning is lost from the log: it was open then.
             self.stage = Stage::Open;
             self.session = session.or(self.session.take());

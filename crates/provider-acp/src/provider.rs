@@ -15,9 +15,11 @@ use crate::agents::{AGENTS, Agent};
 use crate::codec::Acp;
 
 /// Agents that speak the Agent Client Protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcpProvider {
     agent: Agent,
+    /// Its program, where that is known only now.
+    program: Option<String>,
 }
 
 impl AcpProvider {
@@ -26,12 +28,17 @@ impl AcpProvider {
 
     /// Any agent: its program stands in the spec.
     pub fn any() -> Self {
-        Self { agent: Agent::ANY }
+        Self::of(Agent::ANY)
     }
 
     /// One agent.
     pub fn of(agent: Agent) -> Self {
-        Self { agent }
+        Self { agent, program: None }
+    }
+
+    /// The agent of this program, which lies there.
+    pub fn builtin(program: String) -> Self {
+        Self { agent: Agent::BUILTIN, program: Some(program) }
     }
 
     /// Any agent, and each that is known by name.
@@ -47,6 +54,7 @@ impl AcpProvider {
     fn program_of(&self, spec: &SpawnSpec) -> Result<(String, Vec<String>), Problem> {
         let (program, mut args) = match &spec.exec {
             Some(exec) => (exec.program.clone(), exec.args.clone()),
+            None if self.program.is_some() => (self.program.clone().unwrap_or_default(), vec![]),
             None if self.agent.program.is_empty() => {
                 let message =
                     "provider acp needs the program of an agent: `subagent run -p acp -- PROGRAM ARGS`";
@@ -73,7 +81,8 @@ impl Provider for AcpProvider {
     }
 
     fn program(&self) -> Option<&str> {
-        Some(self.agent.program).filter(|program| !program.is_empty())
+        let known = Some(self.agent.program).filter(|program| !program.is_empty());
+        self.program.as_deref().or(known)
     }
 
     fn install_hint(&self) -> Option<&str> {
@@ -86,8 +95,8 @@ impl Provider for AcpProvider {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            // The protocol has no word for a message into a turn.
-            steering: Steering::AtBoundary,
+            // The protocol has no word for a message into a turn; our own agent has.
+            steering: if self.agent.own { Steering::Live } else { Steering::AtBoundary },
             interrupt: true,
             resume: self.agent.resumes,
             warm: true,
@@ -95,12 +104,12 @@ impl Provider for AcpProvider {
             approvals: true,
             model: true,
             // Calls of tools are told, turns of the model are not; a limit on either must be able to act.
-            turns: false,
+            turns: self.agent.own,
             usage: self.agent.tells_usage,
             cost: self.agent.tells_cost,
             fork: self.agent.resumes,
-            output_schema: false,
-            tool_filter: false,
+            output_schema: self.agent.own,
+            tool_filter: self.agent.own,
             system_prompt: SystemPromptUse::Override,
             effort: true,
             mcp_servers: true,

@@ -14,6 +14,7 @@ use subagent_runtime::Runtime;
 use subagent_store::Store;
 use subagent_store_sqlite::{APPLICATION_ID, FILE_NAME, FORMAT, OpenOptions, SqliteStore};
 
+use super::agent::{self, Examined};
 use super::status;
 use crate::config::{self, Settings};
 use crate::console::Console;
@@ -96,9 +97,33 @@ pub(crate) async fn run(_: &DoctorArgs, console: &Console) -> Result<u8, Failure
         Err(failure) => report.failed("paths", &failure),
     }
     agents::examine(&mut report);
+    if let Ok(paths) = Paths::find() {
+        endpoint(&paths, &mut report).await;
+    }
     tell(&report, socket.as_deref(), console);
     let bad = report.checks.iter().any(|check| check.state == State::Bad);
     Ok(if bad { exit::ENDED_BADLY } else { exit::DONE })
+}
+
+/// The endpoint of the built-in agent.
+async fn endpoint(paths: &Paths, report: &mut Report) {
+    let config = match config::agent(&paths.config) {
+        Ok(config) => config,
+        Err(failure) => return report.failed("endpoint", &failure),
+    };
+    match agent::examine(&config).await {
+        Examined::None(why) => report.ok("endpoint", format!("the built-in agent has {why}")),
+        Examined::Ready(name) => report.ok("endpoint", name),
+        Examined::Unlisted { name, has } if has.is_empty() => {
+            report.ok("endpoint", format!("{name}; it lists no models"));
+        }
+        Examined::Unlisted { name, has } => report.warn(
+            "endpoint",
+            format!("{name}: the endpoint does not list this model"),
+            format!("It has {}.", has.join(", ")),
+        ),
+        Examined::Bad { what, hint } => report.bad("endpoint", what, hint),
+    }
 }
 
 async fn examine(paths: &Paths, console: &Console, report: &mut Report) {

@@ -1,6 +1,7 @@
 //! The commands, one file for each, and what several of them share.
 
 pub(crate) mod ack;
+pub(crate) mod agent;
 mod asked;
 pub(crate) mod budget;
 pub(crate) mod completions;

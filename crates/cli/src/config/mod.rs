@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use subagent_agent::endpoint::config::AgentConfig;
 use subagent_model::ErrorCode;
 use subagent_runtime::{Graces, Limits, Retention};
 use toml::de::{DeTable, DeValue};
@@ -96,27 +97,51 @@ pub(crate) fn set_limit(limits: &mut Limits, key: &str, text: &str) -> Result<()
     Ok(())
 }
 
+/// The section of the built-in agent.
+const AGENT: &str = "agent";
+
+/// What is configured of the built-in agent. A missing file is an empty one.
+pub(crate) fn agent(path: &Path) -> Result<AgentConfig, Failure> {
+    #[derive(Default, serde::Deserialize)]
+    struct File {
+        #[serde(default)]
+        agent: AgentConfig,
+    }
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(AgentConfig::default()),
+        Err(error) => return Err(unreadable(path, error)),
+    };
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        wrong(path, &text, at, error.message())
+    })?;
+    Ok(file.agent)
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Failure {
+    Failure::new(ErrorCode::InvalidRequest, format!("cannot read the configuration {}", path.display()))
+        .because(error)
+        .hint("Make it a readable UTF-8 file, or remove it: every setting has a default.")
+}
+
+fn wrong(path: &Path, text: &str, at: usize, message: &str) -> Failure {
+    let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+    Failure::new(ErrorCode::InvalidRequest, format!("{}, line {line}: {message}", path.display()))
+        .hint("Correct the line or remove it: every setting has a default.")
+}
+
 /// The settings of a file, and warnings about what it has that nobody knows. A missing file is an empty one.
 pub(crate) fn load(path: &Path) -> Result<(Settings, Vec<String>), Failure> {
     match std::fs::read_to_string(path) {
         Ok(text) => read(&text, path),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok((Settings::default(), Vec::new())),
-        Err(error) => {
-            let message = format!("cannot read the configuration {}", path.display());
-            Err(Failure::new(ErrorCode::InvalidRequest, message)
-                .because(error)
-                .hint("Make it a readable UTF-8 file, or remove it: every setting has a default."))
-        }
+        Err(error) => Err(unreadable(path, error)),
     }
 }
 
 fn read(text: &str, path: &Path) -> Result<(Settings, Vec<String>), Failure> {
-    let wrong = |at: usize, message: &str| {
-        let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
-        let message = format!("{}, line {line}: {message}", path.display());
-        Failure::new(ErrorCode::InvalidRequest, message)
-            .hint("Correct the line or remove it: every setting has a default.")
-    };
+    let wrong = |at: usize, message: &str| wrong(path, text, at, message);
     let table = DeTable::parse(text)
         .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
     let mut settings = Settings::default();
@@ -129,6 +154,10 @@ fn read(text: &str, path: &Path) -> Result<(Settings, Vec<String>), Failure> {
         let name = section.get_ref();
         if name == MODELS {
             settings.models = models(value.get_ref(), value.span()).map_err(|(at, what)| wrong(at, &what))?;
+            continue;
+        }
+        if name == AGENT {
+            // Read by the agent itself, and by `doctor`.
             continue;
         }
         if !RULES.iter().any(|rule| rule.section == name) {

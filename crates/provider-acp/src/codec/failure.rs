@@ -1,8 +1,9 @@
 //! What an error that came as an answer means for the run. Codes and numbers decide where there are some; agents that
 //! only write a sentence are read by the few words that name a class, and anything else is a failure without a class.
 
+use serde::Deserialize;
 use serde_json::Value;
-use subagent_model::{ErrorCode, ErrorInfo};
+use subagent_model::{ErrorCode, ErrorInfo, Timestamp};
 
 use super::bounds::{DETAIL_BYTES, TITLE_BYTES, cut, text};
 use super::frame::{RpcError, code};
@@ -44,8 +45,10 @@ pub(super) fn names_no_session(error: &RpcError) -> bool {
 }
 
 fn told(class: ErrorCode, message: &str, error: &RpcError) -> ErrorInfo {
+    let reset_at = error.data.get("resetAtMs").and_then(Value::as_i64);
+    let reset_at = reset_at.map(|ms| Timestamp::from_micros(ms.saturating_mul(1_000)));
     let detail = (!error.data.is_null()).then(|| cut(&error.data.to_string(), DETAIL_BYTES));
-    ErrorInfo { detail, ..failure(class, cut(message, TITLE_BYTES)) }
+    ErrorInfo { detail, reset_at, ..failure(class, cut(message, TITLE_BYTES)) }
 }
 
 /// The message, and what stands beside it: "Internal error" alone says nothing.
@@ -62,6 +65,12 @@ fn says(error: &RpcError) -> String {
 }
 
 fn class(error: &RpcError) -> Option<ErrorCode> {
+    // Our own agent names the class by its word.
+    if let Some(class) = error.data.get("class")
+        && let Ok(class) = ErrorCode::deserialize(class)
+    {
+        return Some(class);
+    }
     if error.code == code::AUTH_REQUIRED {
         return Some(ErrorCode::Auth);
     }

@@ -161,6 +161,7 @@ impl Acp {
             cwd: spec.cwd.as_str(),
             mcp_servers: spec.setup.mcp_servers.iter().map(words::Server::of).collect(),
             system_prompt: spec.setup.system_prompt.as_ref().map(words::Instructions::of),
+            meta: self.agent.own.then(|| words::Own::new(words::SetUp::of(&spec))),
         };
         let reply = frame::request(id, how.method(), params);
         if how.continues() {
@@ -211,6 +212,9 @@ impl Acp {
             self.cost = Cost::none_yet();
         }
         self.settings.learn(result);
+        // Its journal may not have come to the prompt that was written to it before its end.
+        let last_run = result["_meta"]["subagent"]["lastRun"].as_u64().unwrap_or(0);
+        self.lacks_prompt = self.agent.own && how.continues() && last_run < u64::from(self.run);
         let models = self.settings.models();
         let mut heard = self.set_after(None);
         if !models.is_empty() {

@@ -14,7 +14,7 @@ use super::failure::{self, failure};
 use super::form::Form;
 use super::frame::{self, Id, RpcError, code};
 use super::tools::{Call, Calls, block_text};
-use super::{Acp, Stage, usage};
+use super::{Acp, Stage, own, usage};
 
 /// Most steps of a plan.
 const MOST_STEPS: usize = 256;
@@ -149,12 +149,22 @@ impl Acp {
             ("plan", Some(_)) => vec![Said::Plan(steps(update.get("entries")))],
             ("plan_update", Some(_)) => vec![Said::Plan(plan_of(&update["plan"]))],
             ("plan_removed", Some(_)) => vec![Said::Plan(vec![])],
-            ("compaction_update", Some(_)) => self.compacted(update).into_iter().collect(),
+            ("compaction_update", Some(_)) => {
+                let used = self.agent.own.then(|| own::used_by_compaction(update)).flatten();
+                self.compacted(update).into_iter().chain(used).collect()
+            }
+            ("usage_update", turn) if self.agent.own => {
+                let whole = turn.as_mut().and_then(Turn::whole);
+                whole.into_iter().chain(own::turn(update)).collect()
+            }
             ("usage_update", _) => {
                 let cost = update.get("cost").unwrap_or(&Value::Null);
                 self.cost.sum(cost, self.prompted).map(Said::Used).into_iter().collect()
             }
-            ("notice", _) => notice(update).into_iter().collect(),
+            ("notice", _) => {
+                let held = self.agent.own.then(|| own::held(update)).flatten();
+                notice(update).into_iter().chain(held).collect()
+            }
             ("session_info_update", Some(turn)) => {
                 turn.beside(update);
                 vec![]
@@ -214,7 +224,9 @@ impl Acp {
         let mut said: Vec<_> = turn.whole().into_iter().collect();
         let end = match outcome {
             Ok(result) => {
-                said.extend(result.get("usage").and_then(usage::of_turn).map(Said::Used));
+                // Our own agent has told it with each message.
+                let used = result.get("usage").filter(|_| !self.agent.own);
+                said.extend(used.and_then(usage::of_turn).map(Said::Used));
                 let unheard = turn.unheard.then(|| String::from("its model could not be reached"));
                 match (end_of(&result, turn.cancelling, cut), turn.failed.take().or(unheard)) {
                     (TurnEnd::Finished { .. }, Some(error)) => {
@@ -327,7 +339,7 @@ fn end_of(result: &Value, cancelling: bool, truncated: bool) -> TurnEnd {
     match result.get("stopReason").and_then(Value::as_str) {
         Some("end_turn") => TurnEnd::Finished { answer: None, truncated },
         Some("max_tokens") => TurnEnd::Finished { answer: None, truncated: true },
-        Some("max_turn_requests") => TurnEnd::CutOff(Limit::Turns),
+        Some("max_turn_requests") => TurnEnd::CutOff(own::limit(result).unwrap_or(Limit::Turns)),
         Some("cancelled") if cancelling => TurnEnd::Cancelled,
         Some("cancelled") => unasked(),
         Some("refusal") => {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
-use subagent_model::{McpServer, McpTransport, SystemPrompt, SystemPromptMode};
+use subagent_model::{McpServer, McpTransport, SpawnSpec, SystemPrompt, SystemPromptMode, ToolFilter};
 use subagent_provider::Attached;
 
 /// The version of the protocol that is spoken here.
@@ -26,6 +26,8 @@ pub(super) const SET_OPTION: &str = "session/set_config_option";
 pub(super) const PROMPT: &str = "session/prompt";
 pub(super) const CANCEL: &str = "session/cancel";
 pub(super) const CLOSE: &str = "session/close";
+/// A message into a turn: of our own agent only.
+pub(super) const STEER: &str = "_subagent/steer";
 
 /// An object without anything in it: "it is there".
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -114,6 +116,36 @@ pub(super) struct Begin<'a> {
     pub(super) mcp_servers: Vec<Server<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) system_prompt: Option<Instructions<'a>>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub(super) meta: Option<Own<SetUp<'a>>>,
+}
+
+/// What only our own agent is told.
+#[derive(Serialize)]
+pub(super) struct Own<T> {
+    subagent: T,
+}
+
+impl<T> Own<T> {
+    pub(super) fn new(subagent: T) -> Self {
+        Self { subagent }
+    }
+}
+
+/// How our own agent is set up.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SetUp<'a> {
+    #[serde(skip_serializing_if = "ToolFilter::is_open")]
+    tools: &'a ToolFilter,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a Value>,
+}
+
+impl<'a> SetUp<'a> {
+    pub(super) fn of(spec: &'a SpawnSpec) -> Self {
+        Self { tools: &spec.setup.tools, output_schema: spec.output_schema.as_ref() }
+    }
 }
 
 #[derive(Serialize)]
@@ -181,6 +213,14 @@ fn named(map: &BTreeMap<String, String>) -> Vec<Named<'_>> {
 pub(super) struct Prompt<'a> {
     session_id: &'a str,
     prompt: Vec<Part<'a>>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Own<OfRun>>,
+}
+
+/// The run that a prompt belongs to: our own agent says which one it has.
+#[derive(Serialize)]
+struct OfRun {
+    run: u32,
 }
 
 /// A part of a prompt.
@@ -235,10 +275,24 @@ fn path_segment(name: &str) -> String {
 
 impl<'a> Prompt<'a> {
     /// The files come before the text that speaks of them.
-    pub(super) fn new(session_id: &'a str, text: &'a str, attached: &'a [Attached]) -> Self {
+    pub(super) fn new(
+        session_id: &'a str,
+        text: &'a str,
+        attached: &'a [Attached],
+        run: Option<u32>,
+    ) -> Self {
         let prompt = attached.iter().map(Part::of).chain([Part::Text { text }]).collect();
-        Self { session_id, prompt }
+        let meta = run.map(|run| Own::new(OfRun { run }));
+        Self { session_id, prompt, meta }
     }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Steer<'a> {
+    pub(super) session_id: &'a str,
+    pub(super) text: &'a str,
+    pub(super) number: u64,
 }
 
 #[derive(Serialize)]

@@ -15,6 +15,9 @@ const REMEMBERED: usize = 64;
 /// Which agent is taken where nobody says: the first of these that is installed, then any other.
 const PREFERRED: &[&str] = &["claude", "codex", "pi", "gemini", "opencode", "qwen"];
 
+/// The agent that needs no installation.
+const BUILTIN: &str = "builtin";
+
 /// Where definitions are looked for beside the project.
 #[derive(Debug, Clone, Default)]
 pub struct AgentFiles {
@@ -103,7 +106,9 @@ pub(crate) fn in_order<'a>(registry: &'a Registry, first: Option<&'a str>) -> Ve
     let mut all: Vec<_> = registry.iter().filter(|provider| provider.program().is_some()).collect();
     let rank = |provider: &Arc<dyn Provider>| {
         let preferred = PREFERRED.iter().position(|name| *name == provider.name());
-        (first != Some(provider.name()), preferred.unwrap_or(usize::MAX))
+        // The built-in one is always there, and may have no model: it comes after all that somebody has installed.
+        let own = provider.name() == BUILTIN;
+        (first != Some(provider.name()), own, preferred.unwrap_or(usize::MAX))
     };
     all.sort_by_key(|provider| rank(provider));
     all

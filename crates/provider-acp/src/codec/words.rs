@@ -212,7 +212,8 @@ fn named(map: &BTreeMap<String, String>) -> Vec<Named<'_>> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Prompt<'a> {
     session_id: &'a str,
-    prompt: Vec<Part<'a>>,
+    #[serde(rename = "prompt")]
+    parts: Vec<Part<'a>>,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     meta: Option<Own<OfRun>>,
 }
@@ -281,9 +282,9 @@ impl<'a> Prompt<'a> {
         attached: &'a [Attached],
         run: Option<u32>,
     ) -> Self {
-        let prompt = attached.iter().map(Part::of).chain([Part::Text { text }]).collect();
+        let parts = attached.iter().map(Part::of).chain([Part::Text { text }]).collect();
         let meta = run.map(|run| Own::new(OfRun { run }));
-        Self { session_id, prompt, meta }
+        Self { session_id, parts, meta }
     }
 }
 

@@ -27,10 +27,13 @@ static PEER: LazyLock<Peer> = LazyLock::new(|| Peer {
     answer,
 });
 
-static PROVIDERS: LazyLock<Vec<AcpProvider>> = LazyLock::new(|| AcpProvider::all().collect());
+/// Our own agent first: it speaks a few words more than the others.
+static PROVIDERS: LazyLock<Vec<AcpProvider>> = LazyLock::new(|| {
+    std::iter::once(AcpProvider::builtin(String::from("agent"), None)).chain(AcpProvider::all()).collect()
+});
 
 fn provider(kind: u8) -> AcpProvider {
-    PROVIDERS[usize::from(kind & 7) % PROVIDERS.len()]
+    PROVIDERS[usize::from(kind & 7) % PROVIDERS.len()].clone()
 }
 
 fn answered(id: &Value, result: Value) -> Value {

@@ -10,16 +10,23 @@ use subagent_provider_acp::AcpProvider;
 use subagent_provider_cli::{ClaudeCode, Codex, Exec, Pi};
 use subagent_runtime::AgentFiles;
 
+use crate::config;
 use crate::paths::Paths;
 
-/// Every provider that there is.
-pub(crate) fn registry() -> Registry {
+/// Every provider that there is, set up as the configuration says.
+pub(crate) fn registry(paths: &Paths) -> Registry {
     let own = Registry::default().with(Exec).with(InProcess::default()).with(ClaudeCode).with(Codex).with(Pi);
     let with_known = AcpProvider::all().fold(own, Registry::with);
     match own_program() {
-        Some(program) => with_known.with(AcpProvider::builtin(program)),
+        Some(program) => with_known.with(AcpProvider::builtin(program, lacks_model(paths))),
         None => with_known,
     }
+}
+
+/// Nobody can guess the model of the built-in agent.
+fn lacks_model(paths: &Paths) -> Option<String> {
+    let named = config::agent(&paths.config).is_ok_and(|config| config.model.is_some());
+    (!named).then(|| String::from("no model is named in [agent] of config.toml"))
 }
 
 /// Where this program is, for its own agent. One that was replaced while it runs is where the new one is.

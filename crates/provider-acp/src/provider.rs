@@ -20,6 +20,8 @@ pub struct AcpProvider {
     agent: Agent,
     /// Its program, where that is known only now.
     program: Option<String>,
+    /// What must be set up for it.
+    lacks: Option<String>,
 }
 
 impl AcpProvider {
@@ -33,12 +35,12 @@ impl AcpProvider {
 
     /// One agent.
     pub fn of(agent: Agent) -> Self {
-        Self { agent, program: None }
+        Self { agent, program: None, lacks: None }
     }
 
-    /// The agent of this program, which lies there.
-    pub fn builtin(program: String) -> Self {
-        Self { agent: Agent::BUILTIN, program: Some(program) }
+    /// The agent of this program, which lies there, and what must be set up before it can work.
+    pub fn builtin(program: String, lacks: Option<String>) -> Self {
+        Self { agent: Agent::BUILTIN, program: Some(program), lacks }
     }
 
     /// Any agent, and each that is known by name.
@@ -85,6 +87,10 @@ impl Provider for AcpProvider {
         self.program.as_deref().or(known)
     }
 
+    fn lacks(&self) -> Option<&str> {
+        self.lacks.as_deref()
+    }
+
     fn install_hint(&self) -> Option<&str> {
         Some(self.agent.install).filter(|install| !install.is_empty())
     }
@@ -113,7 +119,8 @@ impl Provider for AcpProvider {
             system_prompt: SystemPromptUse::Override,
             effort: true,
             mcp_servers: true,
-            images: true,
+            // What others take they say once they are asked; of our own it is known.
+            images: !self.agent.own,
             texts: true,
         }
     }

@@ -84,6 +84,11 @@ pub trait Provider: Send + Sync + 'static {
         self.program().is_some()
     }
 
+    /// What must be set up before it can work at all. Where nobody names a provider it is not chosen then.
+    fn lacks(&self) -> Option<&str> {
+        None
+    }
+
     /// Refuses a spec that it cannot run. Called once, at admission; must not touch the disk or the network.
     fn check(&self, spec: &SpawnSpec) -> Result<(), Problem>;
 

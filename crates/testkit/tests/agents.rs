@@ -47,6 +47,7 @@ fn a_missing_agent_is_told_with_how_to_install_it() {
     let home = Home::new();
     let none = bare(&home, &["run", "a task"]).ended(1);
     assert!(none.err.contains("no agent is installed") && none.err.contains("npm install"), "{}", none.err);
+    assert!(none.err.contains("builtin: no model is named"), "{}", none.err);
     let named = bare(&home, &["run", "--json", "-p", "codex", "a task"]).ended(1).json();
     assert_eq!(named["error"]["code"], "program_not_found", "{named:#}");
     assert!(named["error"]["detail"].as_str().unwrap().contains("npm install -g @openai/codex"), "{named:#}");

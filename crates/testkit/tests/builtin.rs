@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
+use std::process::Stdio;
 
 use subagent_testkit::home::{is_alive, kill};
 use subagent_testkit::model_server::Answer;
@@ -69,7 +70,7 @@ fn steer_03_a_message_reaches_the_turn_and_a_stop_ends_it() {
     let id = background(&home, &["[[gate:g]] [[say:first]]"]);
     at_gate(&model, "g");
     let steer = home.command(&["steer", "--wait", "20s", &id, "[[gate:h]] [[say:steered]]"]);
-    let steer = { steer }.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn();
+    let steer = { steer }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     until("the message", || (home.run(&["messages", &id]).out.lines().count() > 0).then_some(()));
     model.gate("g").open();
     assert_eq!(Home::finish(steer, b"").ended(0).out, "delivered to run 1\n");
@@ -275,4 +276,15 @@ fn holding(dir: &Path, text: &str) -> Vec<String> {
         }
     }
     found
+}
+
+#[test]
+fn where_no_other_agent_is_installed_it_is_taken_and_that_is_told() {
+    let model = ModelServer::start();
+    let home = home(&model);
+    let mut command = home.command(&["run", "say it [[say:here]]"]);
+    command.env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = Home::finish(command.spawn(), b"").ended(0);
+    assert!(output.out.contains("here"), "{output:#?}");
+    assert!(output.err.contains("provider: builtin"), "{output:#?}");
 }

@@ -96,8 +96,8 @@ pub(crate) async fn run(_: &DoctorArgs, console: &Console) -> Result<u8, Failure
         }
         Err(failure) => report.failed("paths", &failure),
     }
-    agents::examine(&mut report);
     if let Ok(paths) = Paths::find() {
+        agents::examine(&paths, &mut report);
         endpoint(&paths, &mut report).await;
     }
     tell(&report, socket.as_deref(), console);
@@ -112,7 +112,7 @@ async fn endpoint(paths: &Paths, report: &mut Report) {
         Err(failure) => return report.failed("endpoint", &failure),
     };
     match agent::examine(&config).await {
-        Examined::None(why) => report.ok("endpoint", format!("the built-in agent has {why}")),
+        Examined::None(why) => report.ok("endpoint", format!("none for the built-in agent: {why}")),
         Examined::Ready(name) => report.ok("endpoint", name),
         Examined::Unlisted { name, has } if has.is_empty() => {
             report.ok("endpoint", format!("{name}; it lists no models"));

@@ -67,12 +67,12 @@ pub(super) async fn start(
         agents: agents::files(paths),
         models: settings.models.clone(),
     };
-    Engine::start(config, Arc::new(store), agents::registry(), Some(pool)).await.map_err(
-        |error| match error {
+    Engine::start(config, Arc::new(store), agents::registry(paths), Some(pool)).await.map_err(|error| {
+        match error {
             StartError::Store(error) => store_failure(&error, paths),
             other => Failure::new(ErrorCode::StoreFailed, "the engine cannot start").because(other),
-        },
-    )
+        }
+    })
 }
 
 /// What every child is told, so that a call within it finds this daemon.

@@ -13,6 +13,7 @@ use subagent_runtime::find_program;
 
 use super::Report;
 use crate::agents;
+use crate::paths::Paths;
 use crate::view::text;
 
 /// How long a program may take to say its version.
@@ -23,9 +24,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const MOST_SAID: u64 = 1 << 20;
 
 /// Looks for all of them.
-pub(super) fn examine(report: &mut Report) {
+pub(super) fn examine(paths: &Paths, report: &mut Report) {
     let path = std::env::var("PATH").unwrap_or_default();
-    let registry = agents::registry();
+    let registry = agents::registry(paths);
     let looked: Vec<_> = registry
         .iter()
         .filter_map(|provider| Some((Arc::clone(provider), find_program(provider.program()?, &path))))
@@ -41,7 +42,7 @@ pub(super) fn examine(report: &mut Report) {
             (provider, found, asked)
         })
         .collect();
-    let none = looked.iter().all(|(_, found, _)| found.is_none());
+    let none = looked.iter().all(|(provider, found, _)| found.is_none() || provider.lacks().is_some());
     for (provider, found, asked) in looked {
         let (version, login) = asked.and_then(|asked| asked.join().ok()).unwrap_or_default();
         tell(&*provider, found.as_deref(), version, report);
@@ -53,7 +54,8 @@ pub(super) fn examine(report: &mut Report) {
         report.warn(
             "agents",
             "no agent is installed; programs can be run all the same",
-            "Install one of those above, or give a program: `subagent run -- PROGRAM`.",
+            "Install one of those above, name a model for the built-in one in [agent] of config.toml, or give a \
+             program: `subagent run -- PROGRAM`.",
         );
     }
 }

@@ -138,16 +138,22 @@ impl Engine {
         let found = tokio::task::spawn_blocking(move || {
             let all = in_order(&inner.registry, first);
             let there = |provider: &&Arc<dyn Provider>| {
-                provider.program().is_some_and(|program| find(program, &path).is_some())
+                let found = provider.program().and_then(|program| find(program, &path));
+                found.is_some() && provider.lacks().is_none()
             };
             all.into_iter().find(there).map(|provider| provider.name().to_owned())
         });
         let found = found.await.map_err(|error| Problem::new(ErrorCode::Panicked, error.to_string()))?;
         found.ok_or_else(|| {
             let all = in_order(&self.inner.registry, None);
-            let names: Vec<_> = all.iter().filter_map(|provider| provider.program()).collect();
-            let message =
+            let (bare, there): (Vec<&Arc<dyn Provider>>, Vec<_>) =
+                all.iter().copied().partition(|provider| provider.lacks().is_none());
+            let names: Vec<_> = bare.iter().filter_map(|provider| provider.program()).collect();
+            let mut message =
                 format!("no agent is installed: none of {} is on the PATH of the caller", names.join(", "));
+            for provider in there {
+                message.extend(["; ", provider.name(), ": ", provider.lacks().unwrap_or_default()]);
+            }
             let mut problem = Problem::new(ErrorCode::ProgramNotFound, message);
             problem.hint = all.iter().find_map(|provider| provider.install_hint()).map(str::to_owned);
             problem

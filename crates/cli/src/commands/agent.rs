@@ -21,7 +21,7 @@ use crate::paths::Paths;
 /// The built-in agent, on standard input and output
 ///
 /// Speaks the Agent Client Protocol: an editor starts it like any other agent, and `subagent run -p builtin` does. Models and
-/// endpoints stand in [agent] of config.toml, or in the environment.
+/// endpoints stand in `[agent]` of config.toml, or in the environment.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   subagent run -p builtin --model ollama/qwen3 'what does this project do?'

@@ -107,6 +107,8 @@ const PLACES: &[Place] = &[
             "subagent-model",
         ],
     },
+    // A model for demos and tests; knows nothing of the product, which speaks to it as to any endpoint.
+    Place { name: "subagent-local-model", layer: Layer::Dev, knows: &[] },
     Place {
         name: "xtask",
         layer: Layer::Dev,
@@ -127,14 +129,18 @@ const PLACES: &[Place] = &[
 /// The crate that only tests may use.
 const TESTKIT: &str = "subagent-testkit";
 
+/// The crate that computes.
+const LOCAL_MODEL: &str = "subagent-local-model";
+
 /// Foreign crates that have a home, and stay there.
 const HOMES: &[(&[&str], &[&str])] = &[
     (&["rusqlite", "libsqlite3-sys"], &["subagent-store-sqlite"]),
-    (&["axum", "tower", "tower-http"], &["subagent-api", TESTKIT]),
+    (&["axum", "tower", "tower-http"], &["subagent-api", TESTKIT, LOCAL_MODEL]),
     (&["hyper", "hyper-util", "http-body-util"], &["subagent-client", "subagent-api"]),
-    (&["clap", "clap_complete", "clap_mangen"], &["subagent-cli", TESTKIT, "xtask"]),
+    (&["clap", "clap_complete", "clap_mangen"], &["subagent-cli", TESTKIT, LOCAL_MODEL, "xtask"]),
     (&["miette", "indicatif"], &["subagent-cli"]),
     (&["tracing-subscriber"], &["subagent-cli"]),
+    (&["candle-core", "candle-nn", "tokenizers"], &[LOCAL_MODEL]),
     (&["jsonschema"], &["subagent-runtime"]),
     (&["serde-saphyr", "jsonc-parser"], &["subagent-config"]),
 ];

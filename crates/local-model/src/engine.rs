@@ -71,7 +71,9 @@ impl Engine {
         let tokens = Arc::new(Tokens::load(&content)?);
         for name in ["<|im_start|>", "<|im_end|>"] {
             if tokens.control(name).is_none() {
-                return Err(LoadError::Unusable(format!("it has no token `{name}`: it was not taught to converse")));
+                return Err(LoadError::Unusable(format!(
+                    "it has no token `{name}`: it was not taught to converse"
+                )));
             }
         }
         let model = Model::load(&content, weights, context)?;
@@ -172,7 +174,8 @@ impl Worker {
                 return Ok(Err(Gone));
             }
             let vocabulary = &self.tokens.vocabulary;
-            let Some((id, after)) = sampler::next(&logits, vocabulary, grammar.as_ref(), job.temperature, &mut dice)
+            let Some((id, after)) =
+                sampler::next(&logits, vocabulary, grammar.as_ref(), job.temperature, &mut dice)
             else {
                 candle_core::bail!("no token fits what the answer has to follow");
             };

@@ -1,5 +1,9 @@
 //! The program: options, the address, and its end by a signal. Everything else is in the library.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program tells its address and what went wrong")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program tells its address and what went wrong"
+)]
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -47,14 +51,19 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), String> {
     if !options.host.is_loopback() {
-        return Err(format!("{} is no loopback address: this server asks nobody who they are; use 127.0.0.1", options.host));
+        return Err(format!(
+            "{} is no loopback address: this server asks nobody who they are; use 127.0.0.1",
+            options.host
+        ));
     }
     let shown = options.model.display();
     let begun = Instant::now();
-    let file = File::open(&options.model)
-        .map_err(|error| format!("cannot open {shown}: {error}; `cargo xtask weights` fetches the weights"))?;
-    let engine = Engine::start(&mut BufReader::new(file), options.context as usize, options.queue as usize)
-        .map_err(|error| format!("{shown}: {error}; fetch the weights again by `cargo xtask weights`"))?;
+    let file = File::open(&options.model).map_err(|error| {
+        format!("cannot open {shown}: {error}; `cargo xtask weights` fetches the weights")
+    })?;
+    let engine =
+        Engine::start(&mut BufReader::new(file), options.context as usize, options.queue as usize)
+            .map_err(|error| format!("{shown}: {error}; fetch the weights again by `cargo xtask weights`"))?;
     eprintln!("loaded {shown} in {:.1} s", begun.elapsed().as_secs_f64());
     let name = options.model.file_stem().map_or_else(|| "local".into(), |name| name.to_string_lossy());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -63,7 +72,8 @@ fn run(options: &Options) -> Result<(), String> {
         .map_err(|error| format!("no runtime: {error}"))?;
     runtime.block_on(async {
         let at = SocketAddr::new(options.host, options.port);
-        let listener = TcpListener::bind(at).await.map_err(|error| format!("cannot listen on {at}: {error}"))?;
+        let listener =
+            TcpListener::bind(at).await.map_err(|error| format!("cannot listen on {at}: {error}"))?;
         let at = listener.local_addr().map_err(|error| error.to_string())?;
         let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;

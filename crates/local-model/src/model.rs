@@ -93,9 +93,14 @@ impl Cache {
 
 impl Model {
     /// Reads the weights; `context` bounds how many tokens it will hold at once.
-    pub fn load<R: Read + Seek>(content: &Content, reader: &mut R, context: usize) -> std::result::Result<Self, LoadError> {
+    pub fn load<R: Read + Seek>(
+        content: &Content,
+        reader: &mut R,
+        context: usize,
+    ) -> std::result::Result<Self, LoadError> {
         let device = Device::Cpu;
-        let kind = content.metadata.get("general.architecture").and_then(|kind| kind.to_string().ok()).cloned();
+        let kind =
+            content.metadata.get("general.architecture").and_then(|kind| kind.to_string().ok()).cloned();
         let kind = kind.unwrap_or_default();
         if kind != "qwen2" && kind != "llama" {
             return Err(LoadError::Unusable(format!("the architecture `{kind}` is neither qwen2 nor llama")));
@@ -103,7 +108,9 @@ impl Model {
         let value = |key: &str| content.metadata.get(&format!("{kind}.{key}"));
         let count = |key: &str| {
             let found = value(key).and_then(|value| value.to_u32().ok()).map(|count| count as usize);
-            found.filter(|count| *count > 0).ok_or_else(|| LoadError::Unusable(format!("`{kind}.{key}` is missing")))
+            found
+                .filter(|count| *count > 0)
+                .ok_or_else(|| LoadError::Unusable(format!("`{kind}.{key}` is missing")))
         };
         let real = |key: &str, otherwise: f32| value(key).map_or(Ok(otherwise), Value::to_f32);
         let (heads, kv_heads) = (count("attention.head_count")?, count("attention.head_count_kv")?);
@@ -133,7 +140,10 @@ impl Model {
                 } else {
                     None
                 };
-                Ok(Linear { weight: QMatMul::from_qtensor(tensor(&format!("blk.{at}.{name}.weight"))?)?, bias })
+                Ok(Linear {
+                    weight: QMatMul::from_qtensor(tensor(&format!("blk.{at}.{name}.weight"))?)?,
+                    bias,
+                })
             };
             let (query, key, value) = (linear("attn_q")?, linear("attn_k")?, linear("attn_v")?);
             let out = linear("attn_output")?;
@@ -197,7 +207,8 @@ impl Model {
     ) -> Result<Tensor> {
         let Shape { heads, kv_heads, width, interleaved, .. } = self.shape;
         let count = x.dim(1)?;
-        let split = |y: Tensor, heads: usize| y.reshape((1, count, heads, width))?.transpose(1, 2)?.contiguous();
+        let split =
+            |y: Tensor, heads: usize| y.reshape((1, count, heads, width))?.transpose(1, 2)?.contiguous();
         let turn = |y: Tensor| {
             if interleaved { rotary_emb::rope_i(&y, cos, sin) } else { rotary_emb::rope(&y, cos, sin) }
         };
@@ -227,7 +238,9 @@ impl Model {
 fn mask(begin: usize, count: usize, device: &Device) -> Result<Tensor> {
     let end = begin + count;
     let cells: Vec<f32> = (0..count)
-        .flat_map(|row| (0..end).map(move |column| if column > begin + row { f32::NEG_INFINITY } else { 0.0 }))
+        .flat_map(|row| {
+            (0..end).map(move |column| if column > begin + row { f32::NEG_INFINITY } else { 0.0 })
+        })
         .collect();
     Tensor::from_vec(cells, (count, end), device)
 }
@@ -236,7 +249,10 @@ fn rotations(width: usize, context: usize, base: f32, device: &Device) -> Result
     let count = |number: usize| f32::from(u16::try_from(number).unwrap_or(u16::MAX));
     let steps: Vec<f32> = (0..width / 2).map(|at| base.powf(-2.0 * count(at) / count(width))).collect();
     let places: Vec<f32> = (0..context).map(count).collect();
-    let angles = Tensor::from_vec(places, (context, 1), device)?
-        .broadcast_mul(&Tensor::from_vec(steps, (1, width / 2), device)?)?;
+    let angles = Tensor::from_vec(places, (context, 1), device)?.broadcast_mul(&Tensor::from_vec(
+        steps,
+        (1, width / 2),
+        device,
+    )?)?;
     Ok((angles.cos()?, angles.sin()?))
 }

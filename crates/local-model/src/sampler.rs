@@ -103,7 +103,10 @@ mod tests {
     use crate::grammar::Builder;
 
     fn vocabulary() -> Vocabulary {
-        Vocabulary::new(vec![b"yes".to_vec(), b"no".to_vec(), b"not".to_vec(), Vec::new(), Vec::new()], vec![3])
+        Vocabulary::new(
+            vec![b"yes".to_vec(), b"no".to_vec(), b"not".to_vec(), Vec::new(), Vec::new()],
+            vec![3],
+        )
     }
 
     fn yes_or_no() -> Machine {
@@ -118,7 +121,11 @@ mod tests {
         let mut dice = Dice::new(1);
         let machine = yes_or_no();
         let logits = [0.0, 1.0, 5.0, 9.0, 99.0];
-        assert_eq!(next(&logits, &vocabulary(), None, 0.0, &mut dice).unwrap().0, 3, "a control token is none");
+        assert_eq!(
+            next(&logits, &vocabulary(), None, 0.0, &mut dice).unwrap().0,
+            3,
+            "a control token is none"
+        );
         let (id, after) = next(&logits, &vocabulary(), Some(&machine), 0.0, &mut dice).unwrap();
         assert_eq!(id, 1);
         assert_eq!(next(&logits, &vocabulary(), after.as_ref(), 0.0, &mut dice).unwrap().0, 3);
@@ -128,7 +135,9 @@ mod tests {
     fn one_seed_one_sequence_and_the_temperature_counts() {
         let rolls = |seed| {
             let mut dice = Dice::new(seed);
-            (0..64).map(|_| next(&[0.0, 0.1, 0.2], &vocabulary(), None, 1.0, &mut dice).unwrap().0).collect::<Vec<_>>()
+            (0..64)
+                .map(|_| next(&[0.0, 0.1, 0.2], &vocabulary(), None, 1.0, &mut dice).unwrap().0)
+                .collect::<Vec<_>>()
         };
         assert_eq!(rolls(7), rolls(7));
         assert_ne!(rolls(7), rolls(8));
@@ -142,7 +151,8 @@ mod tests {
         let machine = yes_or_no();
         let mut dice = Dice::new(3);
         for _ in 0..200 {
-            let (id, _) = next(&[0.0, 0.0, 8.0, 8.0, 8.0], &vocabulary(), Some(&machine), 2.0, &mut dice).unwrap();
+            let (id, _) =
+                next(&[0.0, 0.0, 8.0, 8.0, 8.0], &vocabulary(), Some(&machine), 2.0, &mut dice).unwrap();
             assert!(id < 2);
         }
     }

@@ -13,15 +13,30 @@ use crate::grammar::{Builder, Id, Machine};
 
 /// Why a schema cannot be followed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{what} at `{place}`; supported are type, properties, required, items, minItems, maxItems, enum, const, anyOf, oneOf, minLength, maxLength, minimum 0 or 1 of integers and local $ref")]
+#[error(
+    "{what} at `{place}`; supported are type, properties, required, items, minItems, maxItems, enum, const, anyOf, oneOf, minLength, maxLength, minimum 0 or 1 of integers and local $ref"
+)]
 pub struct Unsupported {
     place: String,
     what: String,
 }
 
 const ANNOTATIONS: &[&str] = &[
-    "$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples", "format",
-    "deprecated", "readOnly", "writeOnly", "additionalProperties", "strict",
+    "$schema",
+    "$id",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "format",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "additionalProperties",
+    "strict",
 ];
 /// A schema is data of a stranger: larger ones are refused, not worked on for minutes.
 const MOST_NODES: usize = 50_000;
@@ -83,7 +98,10 @@ impl<'a> Compiler<'a> {
                 "properties" | "required" => takes(&["object"]),
                 "items" | "minItems" | "maxItems" => takes(&["array"]),
                 "minLength" | "maxLength" => takes(&["string"]),
-                "minimum" => kinds.contains(&"integer") && matches!(map[key].as_f64(), Some(least) if least == 0.0 || (least - 1.0).abs() < f64::EPSILON),
+                "minimum" => {
+                    kinds.contains(&"integer")
+                        && matches!(map[key].as_f64(), Some(least) if least == 0.0 || (least - 1.0).abs() < f64::EPSILON)
+                }
                 _ => ANNOTATIONS.contains(&key),
             };
             if !fine {
@@ -158,7 +176,8 @@ impl<'a> Compiler<'a> {
             return Ok(*known);
         }
         let found = target.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        let found = found.ok_or_else(|| refuse(format!("`$ref` to `{target}` leads nowhere in this schema")))?;
+        let found =
+            found.ok_or_else(|| refuse(format!("`$ref` to `{target}` leads nowhere in this schema")))?;
         let reserved = self.out.reserve();
         self.known.insert(target.to_owned(), reserved);
         let meant = self.schema(found, target, depth + 1)?;
@@ -261,7 +280,12 @@ impl<'a> Compiler<'a> {
                 names.push((name, true));
             }
         }
-        names.extend(properties.keys().filter(|name| !required.contains(&name.as_str())).map(|name| (name.as_str(), false)));
+        names.extend(
+            properties
+                .keys()
+                .filter(|name| !required.contains(&name.as_str()))
+                .map(|name| (name.as_str(), false)),
+        );
         let close = self.out.bytes("}");
         // What may follow, from the end: after a member, and before any.
         let (mut after_some, mut after_none) = (close, close);
@@ -318,7 +342,10 @@ fn bounds(
         None => Ok(None),
         Some(value) => match value.as_u64().filter(|number| *number <= LONGEST) {
             Some(number) => Ok(u32::try_from(number).ok()),
-            None => Err(Unsupported { place: place.to_owned(), what: format!("`{key}` is no number up to {LONGEST}") }),
+            None => Err(Unsupported {
+                place: place.to_owned(),
+                what: format!("`{key}` is no number up to {LONGEST}"),
+            }),
         },
     };
     let (low, high) = (read(least)?.unwrap_or(0), read(most)?);
@@ -409,7 +436,8 @@ mod tests {
 
     fn schemas() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
-            (0..3_u32, 0..4_u32).prop_map(|(low, more)| json!({"type": "string", "minLength": low, "maxLength": low + more})),
+            (0..3_u32, 0..4_u32)
+                .prop_map(|(low, more)| json!({"type": "string", "minLength": low, "maxLength": low + more})),
             Just(json!({"type": "integer"})),
             Just(json!({"type": "integer", "minimum": 1})),
             Just(json!({"type": ["number", "null"]})),

@@ -76,11 +76,17 @@ async fn completions(State(shared): State<Arc<Shared>>, body: Bytes) -> Response
     if shared.engine.submit(job).is_err() {
         let said = "too many requests wait for the model; ask again after the time in retry-after";
         let mut response = answer(StatusCode::TOO_MANY_REQUESTS, &wire::error(said, "queue_full"));
-        response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, header::HeaderValue::from_static(RETRY_AFTER_SECONDS));
         return response;
     }
     let number = shared.count.fetch_add(1, Ordering::Relaxed);
-    let head = Head { id: format!("chatcmpl-{}-{number}", shared.begun), created: now(), model: shared.name.clone() };
+    let head = Head {
+        id: format!("chatcmpl-{}-{number}", shared.begun),
+        created: now(),
+        model: shared.name.clone(),
+    };
     if request.stream {
         let usage = request.stream_options.is_some_and(|options| options.include_usage);
         stream(head, reading, events, usage)
@@ -109,7 +115,10 @@ fn prepare(
         Some(Stops::Many(many)) => many,
     };
     if stops.len() > MOST_STOPS || stops.iter().any(String::is_empty) {
-        return Err(Refused::new("invalid_stop", format!("`stop` has to be up to {MOST_STOPS} texts, none of them empty")));
+        return Err(Refused::new(
+            "invalid_stop",
+            format!("`stop` has to be up to {MOST_STOPS} texts, none of them empty"),
+        ));
     }
     // Where tools are, what is written is not what is given out: a stop would cut the JSON in two.
     let stops = if asked.reading == Reading::Plain { stops } else { Vec::new() };
@@ -153,7 +162,9 @@ async fn whole(head: &Head, reading: Reading, mut events: mpsc::UnboundedReceive
                         }
                         (json!({"role": "assistant", "content": null, "tool_calls": [call]}), finish)
                     }
-                    (Some(Answer::Text(text)), finish) => (json!({"role": "assistant", "content": text}), finish),
+                    (Some(Answer::Text(text)), finish) => {
+                        (json!({"role": "assistant", "content": text}), finish)
+                    }
                     (None, finish) => (json!({"role": "assistant", "content": ""}), finish),
                 };
                 let choices = json!([{"index": 0, "message": message, "finish_reason": finish}]);
@@ -180,7 +191,8 @@ fn finished(reading: Reading, written: &str, whole: bool) -> (Option<Answer>, &'
 }
 
 fn stream(head: Head, reading: Reading, events: mpsc::UnboundedReceiver<Event>, usage: bool) -> Response {
-    let state = Streaming { head, reading, events, usage, written: String::new(), begun: false, ended: false };
+    let state =
+        Streaming { head, reading, events, usage, written: String::new(), begun: false, ended: false };
     let body = Body::from_stream(futures_util::stream::unfold(state, Streaming::next));
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     (headers, body).into_response()
@@ -233,7 +245,8 @@ impl Streaming {
         let (answer, finish) = finished(self.reading, &self.written, whole);
         match answer {
             Some(Answer::Call(name, arguments)) => {
-                chunks.push(self.head.chunk(&json!({"tool_calls": [self.head.call(&name, &arguments)]}), None));
+                chunks
+                    .push(self.head.chunk(&json!({"tool_calls": [self.head.call(&name, &arguments)]}), None));
             }
             Some(Answer::Text(text)) if self.reading != Reading::Plain => {
                 chunks.push(self.head.chunk(&json!({"content": text}), None));

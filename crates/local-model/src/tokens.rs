@@ -61,7 +61,8 @@ impl Tokens {
         }
         let mut ends: Vec<u32> =
             ["<|im_end|>", "<|endoftext|>"].iter().filter_map(|name| tokenizer.token_to_id(name)).collect();
-        if let Some(end) = content.metadata.get("tokenizer.ggml.eos_token_id").and_then(|id| id.to_u32().ok()) {
+        if let Some(end) = content.metadata.get("tokenizer.ggml.eos_token_id").and_then(|id| id.to_u32().ok())
+        {
             ends.push(end);
         }
         if ends.is_empty() {
